@@ -1,0 +1,2 @@
+export type * from './port.ts';
+export type * from './types.ts';

@@ -1,0 +1,94 @@
+import type { Emit } from '../kernel/index.ts';
+import type { Descriptor, Digest, PinnedImage, Platform, Reference } from './types.ts';
+
+export interface TransferOptions {
+  readonly signal: AbortSignal;
+  readonly emit: Emit<OciEvent>;
+}
+
+export type OciEvent =
+  | { readonly type: 'image.resolved'; readonly reference: string; readonly digest: Digest }
+  | { readonly type: 'image.pulling'; readonly reference: string; readonly layers: number; readonly sizeBytes: number }
+  | { readonly type: 'image.pulled'; readonly reference: string; readonly digest: Digest }
+  | { readonly type: 'blob.progress'; readonly digest: Digest; readonly doneBytes: number; readonly sizeBytes: number }
+  | { readonly type: 'blob.retry'; readonly digest: Digest; readonly reason: string; readonly offset: number }
+  | { readonly type: 'layer.unpacked'; readonly diffId: Digest; readonly entries: number };
+
+/** Bytes of a manifest or index, verified against `descriptor.digest`. */
+export interface ManifestBytes {
+  readonly descriptor: Descriptor;
+  readonly bytes: Uint8Array;
+}
+
+/** Speaks the distribution protocol to any registry; rewrites, mirrors and credentials are its constructor's. */
+export interface RegistryClient extends AsyncDisposable {
+  /** By tag or digest; a reference with both is asked by digest. */
+  getManifest(reference: Reference, options: TransferOptions): Promise<ManifestBytes>;
+  headManifest(reference: Reference, options: TransferOptions): Promise<Descriptor | undefined>;
+  putManifest(reference: Reference, manifest: ManifestBytes, options: TransferOptions): Promise<void>;
+  deleteManifest(reference: Reference, options: TransferOptions): Promise<void>;
+  /** From `offset` on. The caller verifies; `Store.ingest` does. */
+  getBlob(reference: Reference, blob: Descriptor, offset: number, options: TransferOptions): Promise<AsyncIterable<Uint8Array>>;
+  hasBlob(reference: Reference, digest: Digest, options: TransferOptions): Promise<boolean>;
+  /** Mounts from `mountFrom` (a repository of the same registry) where the registry agrees, else uploads. */
+  putBlob(
+    reference: Reference,
+    blob: Descriptor,
+    source: (offset: number) => AsyncIterable<Uint8Array>,
+    options: TransferOptions & { readonly mountFrom?: string },
+  ): Promise<'present' | 'mounted' | 'uploaded'>;
+  listTags(reference: Reference, options: TransferOptions): Promise<readonly string[]>;
+}
+
+/** Ids of the container shifted to ids of the host: container 0 is `hostBase`. */
+export interface IdMap {
+  readonly hostBase: number;
+  readonly size: number;
+}
+
+/** One unpacked layer for an overlay mount. */
+export interface Lower {
+  readonly kind: 'folder' | 'erofs';
+  readonly path: string;
+}
+
+export interface StoredImage {
+  readonly reference: string;
+  readonly descriptor: Descriptor;
+  readonly sizeBytes: number;
+  readonly platforms: readonly Platform[];
+}
+
+/**
+ * Content on disk as an OCI image layout, safe for several processes. Content is invisible until committed with
+ * the right digest and size.
+ */
+export interface Store extends AsyncDisposable {
+  readonly directory: string;
+  hasBlob(digest: Digest): Promise<boolean>;
+  blobSize(digest: Digest): Promise<number | undefined>;
+  /** Verified again while read; throws OCI_BLOB_CORRUPT at the end of wrong bytes. */
+  readBlob(digest: Digest, offset?: number): AsyncIterable<Uint8Array>;
+  /** Whole and verified, up to 8 MiB: manifests, configs. */
+  readSmall(digest: Digest): Promise<Uint8Array>;
+  /** `open(offset)` is asked again from where a broken transfer ended, also one of an earlier process. */
+  ingest(blob: Descriptor, open: (offset: number) => Promise<AsyncIterable<Uint8Array>>, options: TransferOptions): Promise<void>;
+  /** Names a manifest or index (its children present). */
+  tag(reference: string, descriptor: Descriptor): Promise<void>;
+  untag(reference: string): Promise<boolean>;
+  resolve(reference: string): Promise<Descriptor | undefined>;
+  list(): Promise<readonly StoredImage[]>;
+  /** The layers of an image, unpacked and with shifted ids, lowest first; unpacks what is missing. */
+  lowers(image: PinnedImage, map: IdMap | undefined, options: TransferOptions): Promise<readonly Lower[]>;
+  /** Keeps these digests and their children from `prune` until disposed or its process is gone and it expired. */
+  lease(name: string, digests: readonly Digest[]): Promise<AsyncDisposable>;
+  prune(options: { readonly olderThanMs: number; readonly keep: readonly Digest[] }): Promise<{ readonly blobs: number; readonly layers: number; readonly freedBytes: number }>;
+  fsck(options: { readonly repair: boolean } & TransferOptions): Promise<readonly FsckFinding[]>;
+}
+
+export interface FsckFinding {
+  readonly kind: 'blob-digest' | 'blob-missing' | 'partial' | 'layer' | 'index';
+  readonly subject: string;
+  readonly message: string;
+  readonly repaired: boolean;
+}

@@ -1,0 +1,20 @@
+import { defineConfig } from 'vitest/config';
+
+// Unit and contract tests stand beside the code; whole-program tests in test/. Engines, registries and the
+// corpus have projects of their own, so that each can be asked for (and missed) by name.
+export default defineConfig({
+  test: {
+    globalSetup: ['test/support/global-setup.ts'],
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+    projects: [
+      { extends: true, test: { name: 'unit', include: ['src/**/*.test.ts'], exclude: ['src/**/*.live.test.ts'] } },
+      { extends: true, test: { name: 'live', include: ['src/**/*.live.test.ts'], fileParallelism: false } },
+      {
+        extends: true,
+        test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], fileParallelism: false, testTimeout: 180_000 },
+      },
+      { extends: true, test: { name: 'corpus', include: ['test/corpus/**/*.test.ts'] } },
+    ],
+  },
+});
