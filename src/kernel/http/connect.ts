@@ -1,0 +1,164 @@
+import { lookup as systemLookup } from 'node:dns';
+import { type AgentOptions, Agent as HttpAgent, request as httpRequest } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { isIP, type LookupFunction, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { connect as tlsConnect } from 'node:tls';
+import { HttpFailure } from './failure.ts';
+import type { AddressCheck, TlsSettings } from './types.ts';
+
+export interface ConnectSettings {
+  readonly checkAddress: AddressCheck | undefined;
+  readonly tls: TlsSettings | undefined;
+  readonly proxy: URL | undefined;
+  readonly connectMs: number;
+  readonly maxConnections: number;
+}
+
+/** Drops forbidden addresses from what a name resolves to, so that a rebinding name cannot slip through. */
+export function checkedLookup(check: AddressCheck): LookupFunction {
+  return (hostname, options, callback) => {
+    systemLookup(hostname, { ...options, all: true }, (error, addresses) => {
+      if (error !== null) return callback(error, '', 0);
+      const reasons = addresses.map((entry) => check(entry.address));
+      const allowed = addresses.filter((_, index) => reasons[index] === undefined);
+      const first = allowed[0];
+      if (first === undefined) {
+        return callback(
+          new HttpFailure('address', `${hostname} leads to ${reasons[0] ?? 'no address'}`),
+          '',
+          0,
+        );
+      }
+      return options.all === true ? callback(null, allowed) : callback(null, first.address, first.family);
+    });
+  };
+}
+
+/** A literal address is never looked up, so it is checked here. */
+export function checkLiteral(url: URL, check: AddressCheck | undefined): void {
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  if (check === undefined || isIP(host) === 0) return;
+  const reason = check(host);
+  if (reason !== undefined) throw new HttpFailure('address', `${url.origin}: ${reason}`);
+}
+
+function tlsOptions(tls: TlsSettings | undefined): Record<string, unknown> {
+  if (tls === undefined) return {};
+  const buffer = (value: string | Uint8Array): string | Buffer =>
+    typeof value === 'string' ? value : Buffer.from(value);
+  const ca = tls.ca;
+  return {
+    ...(ca === undefined
+      ? {}
+      : { ca: typeof ca === 'string' || ca instanceof Uint8Array ? buffer(ca) : ca.map(buffer) }),
+    ...(tls.cert === undefined ? {} : { cert: buffer(tls.cert) }),
+    ...(tls.key === undefined ? {} : { key: buffer(tls.key) }),
+    ...(tls.insecure === true ? { rejectUnauthorized: false } : {}),
+  };
+}
+
+function guardConnect(socket: Duplex, event: 'connect' | 'secureConnect', connectMs: number): void {
+  if (connectMs === 0) return;
+  const timer = setTimeout(() => {
+    socket.destroy(new HttpFailure('timeout', `no connection within ${connectMs} ms`));
+  }, connectMs);
+  const stop = (): void => clearTimeout(timer);
+  socket.once(event, stop);
+  socket.once('close', stop);
+}
+
+type CreateConnection = HttpAgent['createConnection'];
+
+function timed(agent: HttpAgent, event: 'connect' | 'secureConnect', connectMs: number): HttpAgent {
+  const create: CreateConnection = agent.createConnection.bind(agent);
+  agent.createConnection = (options, callback) => {
+    const socket = create(options, callback);
+    if (socket !== null && socket !== undefined) guardConnect(socket, event, connectMs);
+    return socket;
+  };
+  return agent;
+}
+
+/** One pool of kept connections. Name look-ups are checked inside, so a kept connection was checked as well. */
+export function makeAgent(protocol: string, settings: ConnectSettings): HttpAgent {
+  const options: AgentOptions = {
+    keepAlive: true,
+    maxSockets: settings.maxConnections,
+    maxFreeSockets: settings.maxConnections,
+    scheduling: 'lifo',
+    ...(settings.checkAddress === undefined || settings.proxy !== undefined
+      ? {}
+      : { lookup: checkedLookup(settings.checkAddress) }),
+  };
+  if (protocol === 'http:') return timed(new HttpAgent(options), 'connect', settings.connectMs);
+  const agent = new HttpsAgent({ ...options, ...tlsOptions(settings.tls) });
+  if (settings.proxy === undefined) return timed(agent, 'secureConnect', settings.connectMs);
+  const proxy = settings.proxy;
+  agent.createConnection = (connection, callback) => {
+    const target = connection as { host?: string; port?: number | string; servername?: string };
+    tunnel(proxy, `${bracketed(target.host ?? '')}:${target.port ?? 443}`, settings.connectMs).then(
+      (socket) => {
+        const name = target.servername ?? target.host ?? '';
+        const secure = tlsConnect({
+          ...tlsOptions(settings.tls),
+          socket,
+          ...(isIP(name) === 0 ? { servername: name } : { host: name }),
+        });
+        guardConnect(secure, 'secureConnect', settings.connectMs);
+        callback?.(null, secure);
+      },
+      (error: unknown) => callback?.(error as Error, undefined as unknown as Duplex),
+    );
+    return undefined;
+  };
+  return agent;
+}
+
+function bracketed(host: string): string {
+  return isIP(host) === 6 ? `[${host}]` : host;
+}
+
+/** `Proxy-Authorization` from the proxy's URL (RFC 9110, 11.7.2). */
+export function proxyAuthorization(proxy: URL): Record<string, string> {
+  if (proxy.username === '' && proxy.password === '') return {};
+  const pair = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  return { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
+}
+
+function tunnel(proxy: URL, authority: string, connectMs: number): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const ask = proxy.protocol === 'https:' ? httpsRequest : httpRequest;
+    const request = ask({
+      host: proxy.hostname.replace(/^\[|\]$/g, ''),
+      port: proxy.port === '' ? (proxy.protocol === 'https:' ? 443 : 80) : proxy.port,
+      method: 'CONNECT',
+      path: authority,
+      headers: { host: authority, ...proxyAuthorization(proxy) },
+      agent: false,
+      ...(connectMs === 0 ? {} : { timeout: connectMs }),
+    });
+    request.once('timeout', () =>
+      request.destroy(new HttpFailure('timeout', `proxy ${proxy.host} is silent`)),
+    );
+    request.once('error', (error) =>
+      reject(new HttpFailure('proxy', `proxy ${proxy.host}: ${error.message}`, error)),
+    );
+    const refuse = (status: number | undefined): void =>
+      reject(new HttpFailure('proxy', `proxy ${proxy.host} refused ${authority} with status ${status ?? 0}`));
+    request.once('response', (response) => {
+      refuse(response.statusCode);
+      response.destroy();
+    });
+    request.once('connect', (response, socket, head) => {
+      if (response.statusCode !== 200) {
+        socket.destroy();
+        return refuse(response.statusCode);
+      }
+      socket.setTimeout(0);
+      if (head.length > 0) socket.unshift(head);
+      return resolve(socket as Socket);
+    });
+    request.end();
+  });
+}

@@ -1,0 +1,134 @@
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import { failureFrom, HttpFailure } from './failure.ts';
+import type { HttpResponse, RequestBody } from './types.ts';
+
+/** One timer that is set again at each sign of life. */
+export class Watchdog {
+  readonly #bark: (error: HttpFailure) => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(bark: (error: HttpFailure) => void) {
+    this.#bark = bark;
+  }
+
+  arm(ms: number, message: string): void {
+    this.stop();
+    if (ms > 0) this.#timer = setTimeout(() => this.#bark(new HttpFailure('timeout', message)), ms);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+const SMALL_REST = 64 * 1024;
+
+export interface ResponseSettings {
+  readonly idleMs: number;
+  readonly where: string;
+  readonly signal: AbortSignal | undefined;
+  /** Called once when the exchange is over, well or badly. */
+  readonly done: () => void;
+}
+
+export function wrapResponse(message: IncomingMessage, settings: ResponseSettings): HttpResponse {
+  message.on('error', () => {});
+  message.once('close', settings.done);
+  const body = readBody(message, settings);
+  const bytes = async (limit: number): Promise<Uint8Array> => {
+    const announced = Number(message.headers['content-length'] ?? 0);
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    const refuse = (): HttpFailure =>
+      new HttpFailure('too-large', `${settings.where}: answer of more than ${limit} bytes`);
+    if (announced > limit) {
+      message.destroy();
+      throw refuse();
+    }
+    for await (const part of body) {
+      size += part.length;
+      if (size > limit) throw refuse();
+      parts.push(part);
+    }
+    return Buffer.concat(parts, size);
+  };
+  return {
+    status: message.statusCode ?? 0,
+    headers: message.headers,
+    values: (name) => message.headersDistinct[name.toLowerCase()] ?? [],
+    remoteAddress: message.socket?.remoteAddress,
+    body,
+    bytes,
+    text: async (limit) => Buffer.from(await bytes(limit)).toString('utf8'),
+    discard: async () => {
+      try {
+        await bytes(SMALL_REST);
+      } catch {
+        message.destroy();
+      }
+    },
+  };
+}
+
+async function* readBody(
+  message: IncomingMessage,
+  settings: ResponseSettings,
+): AsyncGenerator<Uint8Array, void> {
+  const watchdog = new Watchdog((error) => message.destroy(error));
+  const text = `${settings.where}: no data for ${settings.idleMs} ms`;
+  try {
+    watchdog.arm(settings.idleMs, text);
+    for await (const part of message as AsyncIterable<Buffer>) {
+      // The consumer's own slowness is not the peer's silence.
+      watchdog.stop();
+      yield part;
+      watchdog.arm(settings.idleMs, text);
+    }
+  } catch (error) {
+    settings.signal?.throwIfAborted();
+    throw failureFrom(error, settings.where);
+  } finally {
+    watchdog.stop();
+    settings.done();
+  }
+  if (!message.complete) throw new HttpFailure('reset', `${settings.where}: the answer ended early`);
+}
+
+/**
+ * Writes the body with back-pressure. Ends quietly when the peer has already answered with an error: what it says
+ * matters more than the broken pipe that follows.
+ */
+export async function sendBody(
+  request: ClientRequest,
+  body: RequestBody | undefined,
+  hooks: { readonly alive: () => void; readonly stopped: () => boolean },
+): Promise<void> {
+  if (body === undefined || typeof body === 'string' || body instanceof Uint8Array) {
+    request.end(body);
+    return;
+  }
+  for await (const part of body) {
+    if (hooks.stopped()) return;
+    hooks.alive();
+    if (part.length === 0) continue;
+    if (request.write(part)) continue;
+    await drained(request);
+  }
+  if (!hooks.stopped()) request.end();
+}
+
+function drained(request: ClientRequest): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      request.off('drain', finish);
+      request.off('close', finish);
+      request.off('response', finish);
+      resolve();
+    };
+    request.once('drain', finish);
+    request.once('close', finish);
+    // A peer that answers and stops reading would never drain us.
+    request.once('response', finish);
+  });
+}

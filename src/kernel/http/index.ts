@@ -1,0 +1,5 @@
+export { type AddressClass, allowAddresses, classifyAddress } from './address.ts';
+export { createHttpClient } from './client.ts';
+export { HttpFailure, type HttpFailureKind, isHttpFailure } from './failure.ts';
+export { proxyFor, proxySettings } from './proxy.ts';
+export type * from './types.ts';
