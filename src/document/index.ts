@@ -1,1 +1,25 @@
+export { type ParsedDocument, type ParseOptions, type ProblemDraft, problemAt } from './document.ts';
+export { applyEdits, mergeFixes } from './edits.ts';
+export { type Lines, linesOf, placeAt } from './lines.ts';
+export {
+  childOf,
+  type DocNode,
+  entryOf,
+  isNullish,
+  type MapEntry,
+  type MapNode,
+  type ScalarNode,
+  type ScalarStyle,
+  type SeqNode,
+  scalarsOf,
+  toJson,
+} from './node.ts';
+export { formatPointer, locate, parsePointer } from './pointer.ts';
+export { toSarif } from './sarif.ts';
+export { didYouMean, editDistance } from './suggest.ts';
 export type * from './types.ts';
+
+/** Loads the parsers (`parseYaml`, `parseJson`): some milliseconds, once. */
+export function loadDocument(): Promise<typeof import('./load.ts')> {
+  return import('./load.ts');
+}
