@@ -1,0 +1,158 @@
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { isSkycapError, kernelError } from '../errors.ts';
+
+const DISK_FULL_CODES = new Set(['ENOSPC', 'EDQUOT']);
+
+/**
+ * Turns "no space" of the system into our coded error and leaves everything else as it is.
+ *
+ * @param where The folder or file that was being written, for the message.
+ */
+export function diskError(error: unknown, where: string): unknown {
+  if (isSkycapError(error)) return error;
+  const code = (error as { code?: unknown } | null)?.code;
+  if (typeof code !== 'string' || !DISK_FULL_CODES.has(code)) return error;
+  return kernelError('DISK_FULL', `no space left while writing ${where}`, {
+    hint: 'free some space there and run the same command again; what was complete is kept',
+    cause: error,
+  });
+}
+
+/** Makes a rename or a removal in `directory` survive a power failure. */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/**
+ * Replaces `path` by `data` in one step: readers see the old or the new bytes, after a crash too.
+ *
+ * @throws DISK_FULL
+ */
+export async function writeFileAtomic(
+  path: string,
+  data: string | Uint8Array,
+  options: { readonly mode?: number } = {},
+): Promise<void> {
+  const directory = dirname(path);
+  const temporary = join(directory, `.${basename(path)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`);
+  try {
+    const handle = await open(temporary, 'wx', options.mode ?? 0o600);
+    try {
+      await handle.writeFile(data);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw diskError(error, path);
+  }
+  await syncDirectory(directory);
+}
+
+/** Makes a private folder, and its parents. An existing one is left as it is. */
+export async function ensurePrivateDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw diskError(error, path);
+  }
+}
+
+function components(relative: string): readonly string[] {
+  const parts = relative.split('/').filter((part) => part !== '' && part !== '.');
+  if (parts.includes('..') || relative.includes('\0') || parts.length === 0) {
+    throw kernelError('FILE_UNREADABLE', `${JSON.stringify(relative)} is not a path below its folder`);
+  }
+  return parts;
+}
+
+/**
+ * Opens `relative` below the folder `root` without following a link in any component (`openat` by way of
+ * `/proc/self/fd`), and without waiting on a FIFO. Safe while someone else renames things in `root`.
+ *
+ * @throws the system's error (ELOOP or ENOTDIR where a link stands in the way)
+ */
+export async function openBeneath(root: string, relative: string, flags: number): Promise<FileHandle> {
+  const parts = components(relative);
+  const folder = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+  let current = await open(root, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    for (const part of parts.slice(0, -1)) {
+      const next = await open(`/proc/self/fd/${current.fd}/${part}`, folder);
+      await current.close();
+      current = next;
+    }
+    const leaf = parts[parts.length - 1] as string;
+    return await open(
+      `/proc/self/fd/${current.fd}/${leaf}`,
+      flags | constants.O_NOFOLLOW | constants.O_NONBLOCK,
+      0o600,
+    );
+  } finally {
+    await current.close();
+  }
+}
+
+export interface ReadBeneathOptions {
+  /** Larger files are refused, in bytes. */
+  readonly maxBytes: number;
+}
+
+/**
+ * Reads a regular file that a container may have prepared against us: no links in the path, one hard link only,
+ * no device, no FIFO, limited size.
+ *
+ * @returns undefined where nothing has that name
+ * @throws FILE_UNREADABLE
+ */
+export async function readFileBeneath(
+  root: string,
+  relative: string,
+  options: ReadBeneathOptions,
+): Promise<Buffer | undefined> {
+  let handle: FileHandle;
+  try {
+    handle = await openBeneath(root, relative, constants.O_RDONLY);
+  } catch (error) {
+    const code = (error as { code?: string }).code;
+    if (code === 'ENOENT') return undefined;
+    if (code === 'ELOOP' || code === 'ENOTDIR' || code === 'ENXIO') {
+      throw kernelError('FILE_UNREADABLE', `${relative} is a link or not a regular file`, { cause: error });
+    }
+    throw error;
+  }
+  try {
+    const stat = await handle.stat();
+    if (!stat.isFile()) throw kernelError('FILE_UNREADABLE', `${relative} is not a regular file`);
+    if (stat.nlink !== 1) throw kernelError('FILE_UNREADABLE', `${relative} has other hard links`);
+    return await readUpTo(handle, relative, options.maxBytes);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The size may lie or grow while we read, so the limit is on what was read. */
+async function readUpTo(handle: FileHandle, name: string, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let total = 0;
+  for (;;) {
+    const chunk = Buffer.allocUnsafe(Math.min(65_536, maxBytes + 1 - total));
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, total);
+    if (bytesRead === 0) return Buffer.concat(chunks, total);
+    total += bytesRead;
+    if (total > maxBytes) {
+      throw kernelError('FILE_UNREADABLE', `${name} is larger than ${maxBytes} bytes`);
+    }
+    chunks.push(chunk.subarray(0, bytesRead));
+  }
+}
