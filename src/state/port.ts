@@ -10,11 +10,14 @@ export interface StateStore extends AsyncDisposable {
   /** Removes the installation with runs, outputs and state. */
   deleteInstallation(key: InstallationKey): Promise<void>;
 
+  /** Creates or replaces, its steps included. */
   putRun(run: Run): Promise<void>;
   getRun(runId: string): Promise<Run | undefined>;
   /** Oldest first. */
   listRuns(filter: RunFilter): Promise<readonly Run[]>;
+  /** With their logs and outputs, except outputs that are an installation's last of their name. */
   deleteRuns(runIds: readonly string[]): Promise<void>;
+  /** Creates or replaces one step. @throws STATE_NOT_FOUND */
   putStep(runId: string, step: StepRecord): Promise<void>;
   /** Committed, and durable, before a container starts. */
   putIntent(intent: Intent): Promise<void>;
@@ -29,7 +32,11 @@ export interface StateStore extends AsyncDisposable {
 
   /** The run's log: masked text and events as NDJSON, appended by one process and readable meanwhile. */
   openLog(runId: string): Promise<LogWriter>;
-  readLog(runId: string, options: { readonly follow: boolean; readonly signal: AbortSignal }): AsyncIterable<string>;
+  /** With `follow` until the run's record says that it ended, or the signal. @throws STATE_NOT_FOUND */
+  readLog(
+    runId: string,
+    options: { readonly follow: boolean; readonly signal: AbortSignal },
+  ): AsyncIterable<string>;
 
   /** Saved bundle state as an opaque byte stream (a tar), encrypted in chunks. */
   saveState(installationId: string, runId: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
@@ -44,6 +51,26 @@ export interface StateStore extends AsyncDisposable {
    * @throws STATE_LOCKED with run, host and process of the holder.
    */
   lock(key: InstallationKey, mode: 'exclusive' | 'shared', holder: LockHolder): Promise<InstallationLock>;
+}
+
+/** What the store of this machine can do besides; `openState` gives one. */
+export interface ManagedStateStore extends StateStore {
+  /**
+   * New master and data keys; parameters and outputs are encrypted anew. Fingerprints stay comparable. What is
+   * lost already stays lost and is no error.
+   */
+  rotateKeys(): Promise<void>;
+  /** Every value that cannot be read because its key is gone. */
+  lostItems(): Promise<readonly LostItem[]>;
+}
+
+export interface LostItem {
+  readonly kind: 'parameter' | 'output' | 'state';
+  readonly installationId: string;
+  /** Absent for the remembered parameters of an installation. */
+  readonly runId?: string;
+  readonly name: string;
+  readonly key: string;
 }
 
 export interface InstallationLock extends AsyncDisposable {
@@ -68,7 +95,9 @@ export interface InstallationKey {
 export interface InstallationFilter {
   /** Undefined: all namespaces. */
   readonly namespace?: string;
+  /** Part of the name, as Porter's `--name`. */
   readonly name?: string;
+  /** All of them, with exactly these values. */
   readonly labels?: Readonly<Record<string, string>>;
   readonly skip?: number;
   readonly limit?: number;
@@ -79,7 +108,13 @@ export interface Installation extends InstallationKey {
   readonly id: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly custom: Readonly<Record<string, unknown>>;
-  readonly bundle: { readonly repository?: string; readonly version?: string; readonly digest?: string; readonly tag?: string; readonly file?: string };
+  readonly bundle: {
+    readonly repository?: string;
+    readonly version?: string;
+    readonly digest?: string;
+    readonly tag?: string;
+    readonly file?: string;
+  };
   /** Values given by the user, remembered for the next action; sensitive ones are `SealedValue`s of the store. */
   readonly parameters: Readonly<Record<string, StoredValue>>;
   readonly credentialSources: Readonly<Record<string, string>>;
@@ -103,7 +138,10 @@ export interface InstallationStatus {
 /** A value that the store encrypts at rest when it is sensitive. `bytes` are UTF-8 JSON or raw. */
 export interface StoredValue {
   readonly sensitive: boolean;
+  /** In records from the store a sensitive value is decrypted when asked for: STATE_KEY_LOST, STATE_CORRUPT. */
   readonly value: unknown;
+  /** Set by the store: the id of the key that is gone, so `value` cannot be read. */
+  readonly lostKey?: string;
 }
 
 export type RunState = 'pending' | 'running' | 'succeeded' | 'failed' | 'errored' | 'aborted' | 'unknown';
@@ -177,6 +215,8 @@ export interface OutputRecord {
   readonly name: string;
   readonly sensitive: boolean;
   readonly contentType: 'text' | 'json' | 'binary';
+  /** As in `StoredValue`: decrypted when asked for. */
   readonly value: Uint8Array;
   readonly created: string;
+  readonly lostKey?: string;
 }

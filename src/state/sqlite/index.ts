@@ -1,0 +1,1 @@
+export { openSqliteState } from './store.ts';

@@ -1,0 +1,116 @@
+import { stateError } from '../errors.ts';
+import type { Installation, InstallationFilter, InstallationKey } from '../port.ts';
+import type { Database, Row } from './database.ts';
+import type { EncodedValues, ValueCodec, ValueOwner } from './values.ts';
+
+type InstallationDocument = Omit<Installation, 'id' | 'namespace' | 'name' | 'parameters'> & {
+  readonly parameters: EncodedValues;
+};
+
+export function describeKey(key: InstallationKey): string {
+  return key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
+}
+
+export function installationOwner(installation: InstallationKey & { readonly id: string }): ValueOwner {
+  return { installation: installation.id, run: '', what: `installation ${describeKey(installation)}` };
+}
+
+export function putInstallation(db: Database, codec: ValueCodec, installation: Installation): void {
+  const { id, namespace, name, parameters, ...rest } = installation;
+  const other = db.get(
+    'SELECT id FROM installations WHERE namespace = ? AND name = ? AND id <> ?',
+    namespace,
+    name,
+    id,
+  );
+  if (other !== undefined) {
+    throw stateError(
+      'STATE_CONFLICT',
+      `installation ${describeKey(installation)} exists already with id ${String(other.id)}`,
+      {
+        hint: 'choose another name, or delete the other installation first',
+        details: { namespace, name, id: other.id },
+      },
+    );
+  }
+  const document: InstallationDocument = {
+    ...rest,
+    parameters: codec.encode(db, parameters, installationOwner(installation)),
+  };
+  db.run(
+    `INSERT INTO installations (id, namespace, name, document) VALUES (?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, document = excluded.document`,
+    id,
+    namespace,
+    name,
+    JSON.stringify(document),
+  );
+  db.run('DELETE FROM labels WHERE installation_id = ?', id);
+  for (const [label, value] of Object.entries(installation.labels)) {
+    db.run('INSERT INTO labels (installation_id, name, value) VALUES (?, ?, ?)', id, label, value);
+  }
+}
+
+export function getInstallation(
+  db: Database,
+  codec: ValueCodec,
+  key: InstallationKey,
+): Installation | undefined {
+  const row = db.get(
+    'SELECT id, namespace, name, document FROM installations WHERE namespace = ? AND name = ?',
+    key.namespace,
+    key.name,
+  );
+  return row === undefined ? undefined : decodeInstallation(db, codec, row);
+}
+
+export function listInstallations(
+  db: Database,
+  codec: ValueCodec,
+  filter: InstallationFilter,
+): readonly Installation[] {
+  const conditions: string[] = [];
+  const values: (string | number)[] = [];
+  if (filter.namespace !== undefined) {
+    conditions.push('namespace = ?');
+    values.push(filter.namespace);
+  }
+  if (filter.name !== undefined) {
+    conditions.push('instr(name, ?) > 0');
+    values.push(filter.name);
+  }
+  for (const [label, value] of Object.entries(filter.labels ?? {})) {
+    conditions.push('id IN (SELECT installation_id FROM labels WHERE name = ? AND value = ?)');
+    values.push(label, value);
+  }
+  const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
+  const sql = `SELECT id, namespace, name, document FROM installations ${where} ORDER BY namespace, name LIMIT ? OFFSET ?`;
+  return db
+    .all(sql, ...values, filter.limit ?? -1, filter.skip ?? 0)
+    .map((row) => decodeInstallation(db, codec, row));
+}
+
+function decodeInstallation(db: Database, codec: ValueCodec, row: Row): Installation {
+  const { parameters, ...rest } = JSON.parse(row.document as string) as InstallationDocument;
+  const key = { id: row.id as string, namespace: row.namespace as string, name: row.name as string };
+  return { ...key, ...rest, parameters: codec.decode(db, parameters, installationOwner(key)) };
+}
+
+/** @returns ids of the installation's runs, whose logs are to be removed, or undefined if there is no such installation */
+export function deleteInstallation(
+  db: Database,
+  key: InstallationKey,
+): { id: string; runs: readonly string[] } | undefined {
+  const row = db.get(
+    'SELECT id FROM installations WHERE namespace = ? AND name = ?',
+    key.namespace,
+    key.name,
+  );
+  if (row === undefined) return undefined;
+  const id = row.id as string;
+  const runs = db.all('SELECT id FROM runs WHERE installation_id = ?', id).map((run) => run.id as string);
+  for (const table of ['outputs', 'runs', 'bundle_state'])
+    db.run(`DELETE FROM ${table} WHERE installation_id = ?`, id);
+  db.run('DELETE FROM installations WHERE id = ?', id);
+  return { id, runs };
+}

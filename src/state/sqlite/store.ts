@@ -1,0 +1,277 @@
+import { closeSync, constants, openSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+
+import { stateError } from '../errors.ts';
+import type {
+  Installation,
+  InstallationFilter,
+  InstallationKey,
+  InstallationLock,
+  Intent,
+  LockHolder,
+  LogWriter,
+  LostItem,
+  ManagedStateStore,
+  OutputRecord,
+  Run,
+  RunFilter,
+  StepRecord,
+} from '../port.ts';
+import { BundleStateFiles } from './bundle-state.ts';
+import { Database } from './database.ts';
+import { prepareDirectory, type StatePaths } from './directory.ts';
+import { asFileError, fileErrorCode } from './files.ts';
+import * as installations from './installations.ts';
+import { Keyring } from './keyring.ts';
+import { acquireLock } from './lock.ts';
+import { isFileName, logPath, openLogFile, readLogFile } from './log.ts';
+import { inspectSchema, migrate } from './migrations.ts';
+import * as outputs from './outputs.ts';
+import { listLost, rotateKeys } from './rotate.ts';
+import * as runs from './runs.ts';
+import { ValueCodec } from './values.ts';
+
+const ENDED: ReadonlySet<string | undefined> = new Set([
+  'succeeded',
+  'failed',
+  'errored',
+  'aborted',
+  'unknown',
+]);
+
+/** What the stores of one directory in this process share: the database must be opened once only. */
+interface Shared {
+  readonly paths: StatePaths;
+  readonly db: Database;
+  readonly keys: Keyring;
+  readonly codec: ValueCodec;
+  readonly files: BundleStateFiles;
+}
+
+interface Entry {
+  readonly shared: Promise<Shared>;
+  users: number;
+}
+
+// On the global object, so that two copies of this module (library and program) still share.
+const REGISTRY = Symbol.for('skycap.state.open');
+const shared = globalThis as { [REGISTRY]?: Map<string, Entry> };
+shared[REGISTRY] ??= new Map();
+const registry = shared[REGISTRY];
+
+export async function openSqliteState(options: { readonly directory: string }): Promise<ManagedStateStore> {
+  const paths = prepareDirectory(options.directory);
+  let entry = registry.get(paths.directory);
+  if (entry === undefined) {
+    entry = { shared: openShared(paths), users: 0 };
+    registry.set(paths.directory, entry);
+  }
+  entry.users++;
+  try {
+    return new SqliteState(await entry.shared, () => leave(paths.directory, entry));
+  } catch (error) {
+    entry.users--;
+    if (registry.get(paths.directory) === entry) registry.delete(paths.directory);
+    throw error;
+  }
+}
+
+async function leave(directory: string, entry: Entry): Promise<void> {
+  entry.users--;
+  if (entry.users > 0) return;
+  // From here on a new store opens its own; SQLite itself keeps locks of one process apart.
+  if (registry.get(directory) === entry) registry.delete(directory);
+  await (await entry.shared).db.close();
+}
+
+async function openShared(paths: StatePaths): Promise<Shared> {
+  createPrivate(paths.database);
+  const db = new Database(paths.database);
+  try {
+    await db.patiently(() => {
+      inspectSchema(db);
+      db.script('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON');
+    });
+    await migrate(db);
+    const keys = await Keyring.open(db, paths.masterKey);
+    const files = new BundleStateFiles(db, keys, paths.bundleState);
+    return { paths, db, keys, codec: new ValueCodec(keys), files };
+  } catch (error) {
+    db.closeNow();
+    throw error;
+  }
+}
+
+/** SQLite gives its other files the mode of this one. No connection of this process exists yet: see fcntl(2). */
+function createPrivate(path: string): void {
+  try {
+    closeSync(openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600));
+  } catch (error) {
+    if (fileErrorCode(error) === 'EEXIST') return;
+    if (fileErrorCode(error) !== 'EACCES' && fileErrorCode(error) !== 'EROFS') throw asFileError(error, path);
+    throw stateError('STATE_PERMISSIONS', `the state database ${path} cannot be made`, {
+      hint: 'check owner and permissions of its folder, or set `state.directory` to another one',
+      details: { path },
+      cause: error,
+    });
+  }
+}
+
+class SqliteState implements ManagedStateStore {
+  readonly #shared: Shared;
+  readonly #leave: () => Promise<void>;
+  #open = true;
+
+  constructor(shared: Shared, leave: () => Promise<void>) {
+    this.#shared = shared;
+    this.#leave = leave;
+  }
+
+  getInstallation(key: InstallationKey): Promise<Installation | undefined> {
+    return this.#read((db, { codec }) => installations.getInstallation(db, codec, key));
+  }
+
+  listInstallations(filter: InstallationFilter): Promise<readonly Installation[]> {
+    return this.#read((db, { codec }) => installations.listInstallations(db, codec, filter));
+  }
+
+  putInstallation(installation: Installation): Promise<void> {
+    return this.#write((db, { codec }) => installations.putInstallation(db, codec, installation));
+  }
+
+  async deleteInstallation(key: InstallationKey): Promise<void> {
+    const gone = await this.#write((db) => installations.deleteInstallation(db, key));
+    if (gone === undefined) return;
+    await this.#shared.files.removeFiles(gone.id);
+    await this.#removeLogs(gone.runs);
+  }
+
+  putRun(run: Run): Promise<void> {
+    return this.#write((db, { codec }) => runs.putRun(db, codec, run));
+  }
+
+  getRun(runId: string): Promise<Run | undefined> {
+    return this.#read((db, { codec }) => runs.getRun(db, codec, runId));
+  }
+
+  listRuns(filter: RunFilter): Promise<readonly Run[]> {
+    return this.#read((db, { codec }) => runs.listRuns(db, codec, filter));
+  }
+
+  async deleteRuns(runIds: readonly string[]): Promise<void> {
+    await this.#write((db) => runs.deleteRuns(db, runIds));
+    await this.#removeLogs(runIds);
+  }
+
+  putStep(runId: string, step: StepRecord): Promise<void> {
+    return this.#write((db) => runs.putStep(db, runId, step));
+  }
+
+  putIntent(intent: Intent): Promise<void> {
+    return this.#write((db) => runs.putIntent(db, intent));
+  }
+
+  async clearIntent(containerId: string): Promise<void> {
+    await this.#write((db) => db.run('DELETE FROM intents WHERE container_id = ?', containerId));
+  }
+
+  listIntents(key: InstallationKey): Promise<readonly Intent[]> {
+    return this.#read((db) => runs.listIntents(db, key));
+  }
+
+  putOutput(output: OutputRecord): Promise<void> {
+    return this.#write((db, { keys }) => outputs.putOutput(db, keys, output));
+  }
+
+  latestOutputs(installationId: string): Promise<readonly OutputRecord[]> {
+    return this.#read((db, { keys }) => outputs.latestOutputs(db, keys, installationId));
+  }
+
+  runOutputs(runId: string): Promise<readonly OutputRecord[]> {
+    return this.#read((db, { keys }) => outputs.runOutputs(db, keys, runId));
+  }
+
+  openLog(runId: string): Promise<LogWriter> {
+    return openLogFile(logPath(this.#mine().paths.logs, runId));
+  }
+
+  async *readLog(
+    runId: string,
+    options: { readonly follow: boolean; readonly signal: AbortSignal },
+  ): AsyncIterable<string> {
+    const { paths } = this.#mine();
+    if (!isFileName(runId)) throw runs.noSuchRun(runId);
+    let any = false;
+    const ended = async (): Promise<boolean> => ENDED.has(await this.#read((db) => runs.runState(db, runId)));
+    for await (const line of readLogFile(logPath(paths.logs, runId), { ...options, ended })) {
+      any = true;
+      yield line;
+    }
+    if (any || options.signal.aborted) return;
+    if ((await this.#read((db) => runs.runState(db, runId))) === undefined) throw runs.noSuchRun(runId);
+  }
+
+  saveState(installationId: string, runId: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    return this.#mine().files.save(installationId, runId, bytes);
+  }
+
+  loadState(installationId: string): Promise<AsyncIterable<Uint8Array> | undefined> {
+    return this.#mine().files.load(installationId);
+  }
+
+  deleteState(installationId: string): Promise<void> {
+    return this.#mine().files.remove(installationId);
+  }
+
+  async fingerprint(value: Uint8Array): Promise<string> {
+    return this.#mine().keys.fingerprint(value);
+  }
+
+  lock(key: InstallationKey, mode: 'exclusive' | 'shared', holder: LockHolder): Promise<InstallationLock> {
+    return acquireLock(this.#mine().paths.locks, key, { mode, holder });
+  }
+
+  async rotateKeys(): Promise<void> {
+    const { db, keys, codec, paths } = this.#mine();
+    const holder: LockHolder = { runId: '-', action: 'key rotate' };
+    await using _ = await acquireLock(
+      paths.directory,
+      { namespace: '', name: 'keys' },
+      { mode: 'exclusive', holder },
+    );
+    await rotateKeys(db, keys, codec);
+  }
+
+  lostItems(): Promise<readonly LostItem[]> {
+    return this.#read((db, { keys }) => listLost(db, keys));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#open) return;
+    this.#open = false;
+    await this.#leave();
+  }
+
+  #mine(): Shared {
+    if (!this.#open) throw new Error('the state store is closed');
+    return this.#shared;
+  }
+
+  async #read<T>(work: (db: Database, shared: Shared) => T): Promise<T> {
+    const shared = this.#mine();
+    const before = shared.keys.misses;
+    const result = await shared.db.read((db) => work(db, shared));
+    // A rotation in another process may have ended between our look at the database and that at the key file.
+    return shared.keys.misses === before ? result : shared.db.read((db) => work(db, shared));
+  }
+
+  async #write<T>(work: (db: Database, shared: Shared) => T): Promise<T> {
+    const shared = this.#mine();
+    return shared.db.write((db) => work(db, shared));
+  }
+
+  async #removeLogs(runIds: readonly string[]): Promise<void> {
+    const { logs } = this.#shared.paths;
+    await Promise.all(runIds.filter(isFileName).map((runId) => rm(logPath(logs, runId), { force: true })));
+  }
+}
