@@ -12,8 +12,12 @@ export interface RegistryRule {
 
 export interface Consent {
   readonly kind: 'docker' | 'host-network' | 'privileged' | 'host-commands';
-  /** Bundle repository or name, and where given image and step it holds for. */
+  /**
+   * Repository that the bundle was pulled from, or the absolute folder of a local one. A bundle's own word for
+   * its name is no proof and is not compared.
+   */
   readonly bundle?: string;
+  /** Where given, also what image (name in the bundle or repository) and step it holds for. */
   readonly digest?: string;
   readonly image?: string;
   readonly step?: string;
@@ -38,6 +42,8 @@ export interface Settings {
   readonly cacheDirectory: string;
   readonly runtimeDirectory: string;
   readonly namespace: string;
+  /** Address of the Docker daemon, e.g. `unix:///run/user/1000/docker.sock`; undefined: the usual ones. */
+  readonly dockerHost?: string;
 }
 
 /** A value and the file, variable or default it came from, for `config show`. */
@@ -45,4 +51,33 @@ export interface Origin {
   readonly key: string;
   readonly value: unknown;
   readonly from: string;
+}
+
+/** What settings are read from: the machine's file, the user's file, variables and flags, the last one first. */
+export interface SettingsInput {
+  /** The whole environment; only `SKYCAP_*`, `XDG_*`, `DOCKER_HOST` and `HOME` are looked at. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly flags?: SettingsFlags;
+  /** Effective user id. */
+  readonly uid: number;
+  /** From the account data base, for when HOME is not set. */
+  readonly home?: string;
+  /** Default `/etc/skycap/config.yaml`; must belong to root. */
+  readonly machineFile?: string;
+}
+
+export interface SettingsFlags {
+  readonly engine?: string;
+  readonly namespace?: string;
+  readonly stateDirectory?: string;
+  readonly storeDirectory?: string;
+  readonly cacheDirectory?: string;
+  readonly runtimeDirectory?: string;
+  readonly dockerHost?: string;
+}
+
+export interface LoadedSettings {
+  readonly settings: Settings;
+  /** One entry a value for `config show`; values of credentials are hidden. */
+  readonly origins: readonly Origin[];
 }
