@@ -1,1 +1,8 @@
+export { bundleError } from './errors.ts';
 export type * from './model.ts';
+export type { ParseResult } from './parse.ts';
+
+/** Loads the parser and the checks: `parseBundle(source, {file})`, … */
+export function loadBundle(): Promise<typeof import('./load.ts')> {
+  return import('./load.ts');
+}

@@ -146,7 +146,11 @@ export interface InvocationImage {
   readonly docker: boolean;
   readonly user?: string;
   readonly resources: { readonly cpus?: number; readonly memoryBytes?: number; readonly pids?: number };
-  readonly volumes: readonly { readonly name: string; readonly path: string; readonly scope: 'run' | 'installation' }[];
+  readonly volumes: readonly {
+    readonly name: string;
+    readonly path: string;
+    readonly scope: 'run' | 'installation';
+  }[];
   readonly span: Span;
 }
 

@@ -20,6 +20,6 @@ export { didYouMean, editDistance } from './suggest.ts';
 export type * from './types.ts';
 
 /** Loads the parsers (`parseYaml`, `parseJson`): some milliseconds, once. */
-export function loadDocument(): Promise<typeof import('./load.ts')> {
-  return import('./load.ts');
+export function loadDocument(): Promise<typeof import('./syntax/index.ts')> {
+  return import('./syntax/index.ts');
 }

@@ -8,11 +8,11 @@ import {
   type Scalar,
   type Node as YamlNode,
 } from 'yaml';
-import { limits, type ParsedDocument, type ParseOptions, problemAt } from './document.ts';
+import { limits, type ParsedDocument, type ParseOptions, problemAt } from '../document.ts';
+import { linesOf } from '../lines.ts';
+import type { DocNode, MapEntry, ScalarStyle } from '../node.ts';
+import type { Problem, Span } from '../types.ts';
 import { explainSyntax, flowExpressions } from './expression-syntax.ts';
-import { linesOf } from './lines.ts';
-import type { DocNode, MapEntry, ScalarStyle } from './node.ts';
-import type { Problem, Span } from './types.ts';
 
 /** One file has at most this many syntax errors in its report; the rest follow from the first ones. */
 const SYNTAX_ERRORS = 20;

@@ -1,7 +1,7 @@
-import { limits, type ParsedDocument, type ParseOptions, problemAt } from './document.ts';
-import { linesOf } from './lines.ts';
-import type { DocNode, MapEntry, ScalarNode } from './node.ts';
-import type { Problem } from './types.ts';
+import { limits, type ParsedDocument, type ParseOptions, problemAt } from '../document.ts';
+import { linesOf } from '../lines.ts';
+import type { DocNode, MapEntry, ScalarNode } from '../node.ts';
+import type { Problem } from '../types.ts';
 
 class JsonSyntax extends Error {
   readonly offset: number;

@@ -1,5 +1,5 @@
-import { type DocNode, scalarsOf } from './node.ts';
-import type { Span } from './types.ts';
+import { type DocNode, scalarsOf } from '../node.ts';
+import type { Span } from '../types.ts';
 
 export interface SyntaxFinding {
   readonly span: Span;

@@ -1,0 +1,49 @@
+import type { DocNode } from '../document/index.ts';
+import type { Credential } from './model.ts';
+import { inApp } from './parameters.ts';
+import { boolOf, type Reader, report, textOf, textsOf } from './reader.ts';
+import {
+  bool,
+  envName,
+  field,
+  list,
+  matching,
+  nonEmpty,
+  object,
+  plainName,
+  required,
+  text,
+} from './shape.ts';
+
+export const credentialShape = object({
+  name: required(matching(plainName), 'the name that `${ bundle.credentials.NAME }` and `--credential` use'),
+  description: field(text, 'what it opens'),
+  required: field(bool, 'true unless given'),
+  env: field(matching(envName), 'environment variable that carries it'),
+  path: field(matching(nonEmpty), 'file that carries it'),
+  applyTo: field(list(text), 'actions that take it; all unless given'),
+});
+
+export function readCredential(reader: Reader, node: DocNode): Credential | undefined {
+  const name = textOf(node, 'name');
+  if (name === undefined) return undefined;
+  const env = textOf(node, 'env');
+  const path = textOf(node, 'path');
+  if (env === undefined && path === undefined)
+    report(reader, node.span, {
+      // Porter takes it and fails when the bundle runs.
+      severity: reader.strict ? 'error' : 'warning',
+      code: 'credential-nowhere',
+      message: `the credential \`${name}\` has neither \`env\` nor \`path\`, so no step can find it`,
+      hint: 'add `path:` (a file; safer) or `env:`',
+    });
+  return {
+    name,
+    description: textOf(node, 'description') ?? '',
+    required: boolOf(node, 'required') ?? true,
+    ...(env === undefined ? {} : { env }),
+    ...(path === undefined ? {} : { path: inApp(path) }),
+    applyTo: textsOf(node, 'applyTo') ?? [],
+    span: node.span,
+  };
+}

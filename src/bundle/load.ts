@@ -1,0 +1,1 @@
+export { type ParseResult, parseBundle } from './parse.ts';
