@@ -228,10 +228,13 @@ describe('runtime directory', () => {
       await chmod(folder, 0o700);
       expect((await failure(ensureRuntimeDirectory(folder, uid + 1))).message).toContain('belongs to');
       await rm(folder, { recursive: true });
-      await symlink(root, folder);
+      // A link to a folder that would be good enough itself.
+      await mkdir(`${folder}-target`, { mode: 0o700 });
+      await symlink(`${folder}-target`, folder);
       expect((await failure(ensureRuntimeDirectory(folder, uid))).code).toBe('SETTINGS_RUNTIME_DIRECTORY');
     } finally {
       await rm(folder, { recursive: true, force: true });
+      await rm(`${folder}-target`, { recursive: true, force: true });
     }
     expect((await failure(ensureRuntimeDirectory(join(root, 'disk'), uid))).message).toContain('tmpfs');
   });
