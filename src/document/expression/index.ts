@@ -1,0 +1,20 @@
+export { checkTemplate } from './check.ts';
+export { expressionError } from './errors.ts';
+export { evaluate, evaluateCondition, evaluatePartially } from './evaluate.ts';
+export { FUNCTION_NAMES } from './function-names.ts';
+export { printTemplate } from './print.ts';
+export { pathText, references, referencesOf } from './references.ts';
+export { absent, denied, late, names, ROOTS, secret, value } from './scope.ts';
+export { canonicalJson, stringify } from './stringify.ts';
+export { isPlainText, parseCondition, parseTemplate } from './template.ts';
+export {
+  type Argument,
+  checkBytes,
+  checkProcessString,
+  evaluateTree,
+  evaluateTreePartially,
+  expandArgv,
+  type LateTree,
+  LONGEST_ARGUMENT,
+} from './tree.ts';
+export type * from './types.ts';
