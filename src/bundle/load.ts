@@ -1,1 +1,2 @@
+export { toCnabBundle } from './cnab.ts';
 export { type ParseResult, parseBundle } from './parse.ts';

@@ -14,6 +14,7 @@ export {
   scalarsOf,
   toJson,
 } from './node.ts';
+export { editScalar, type SourceText, sourceOffset, sourceSpan, styleAt } from './offsets.ts';
 export { formatPointer, locate, parsePointer } from './pointer.ts';
 export { toSarif } from './sarif.ts';
 export { didYouMean, editDistance } from './suggest.ts';
