@@ -1,2 +1,20 @@
+export type { ImportOptions, LayerSource, NewConfig, RootfsOptions } from './image/build.ts';
+export type { ImageConfig, Index, Manifest } from './image/parse.ts';
 export type * from './port.ts';
+export type { LayoutStore, LeaseOptions, OpenStoreOptions } from './store/store.ts';
 export type * from './types.ts';
+
+/** The store on disk: `const { openStore } = await loadStore()`. */
+export async function loadStore(): Promise<typeof import('./store/index.ts')> {
+  return await import('./store/index.ts');
+}
+
+/** Pulling, pushing, importing and inspecting images. */
+export async function loadImages(): Promise<typeof import('./image/index.ts')> {
+  return await import('./image/index.ts');
+}
+
+/** The tar codec, packing and unpacking. */
+export async function loadLayers(): Promise<typeof import('./layer/index.ts')> {
+  return await import('./layer/index.ts');
+}

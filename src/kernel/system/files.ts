@@ -42,7 +42,10 @@ export async function writeFileAtomic(
   options: { readonly mode?: number } = {},
 ): Promise<void> {
   const directory = dirname(path);
-  const temporary = join(directory, `.${basename(path)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`);
+  const temporary = join(
+    directory,
+    `.${basename(path)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`,
+  );
   try {
     const handle = await open(temporary, 'wx', options.mode ?? 0o600);
     try {

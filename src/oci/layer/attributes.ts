@@ -1,0 +1,63 @@
+import type { IdMap } from '../port.ts';
+import { showPath, type TarEntry } from './entry.ts';
+import { unsafe } from './limits.ts';
+
+const CAPABILITY = 'security.capability';
+const MAX_ID = 0xffff_fffe;
+
+/** @throws OCI_LAYER_UNSAFE for an owner that is not in the map */
+export function shiftId(id: number, map: IdMap | undefined, entry: TarEntry): number {
+  // chown takes 2^32-1 as "leave alone", and larger ids wrap: both would give the file to someone else.
+  if (id < 0 || id > MAX_ID) throw unsafe(`${showPath(entry.path)} belongs to ${id}, which is no user id`);
+  if (map === undefined) return id;
+  if (id >= map.size)
+    throw unsafe(`${showPath(entry.path)} belongs to ${id}, outside the ${map.size} ids of a container`);
+  return map.hostBase + id;
+}
+
+/**
+ * What may stand on disk: `user.*` and file capabilities. `trusted.*`, `user.overlay.*` and the rest of `security.*`
+ * steer overlayfs and the host's security modules, so they are dropped (docs/security.md).
+ */
+export function keepXattrs(entry: TarEntry, map: IdMap | undefined): ReadonlyMap<string, Buffer> | undefined {
+  if (entry.xattrs === undefined) return undefined;
+  let kept: Map<string, Buffer> | undefined;
+  for (const [name, value] of entry.xattrs) {
+    const shifted = keepXattr(name, value, { entry, map });
+    if (shifted === undefined) continue;
+    kept ??= new Map();
+    kept.set(name, shifted);
+  }
+  return kept;
+}
+
+function keepXattr(
+  name: string,
+  value: Buffer,
+  { entry, map }: { readonly entry: TarEntry; readonly map: IdMap | undefined },
+): Buffer | undefined {
+  if (name === CAPABILITY) return entry.type === 'file' ? shiftCapability(value, map) : undefined;
+  if (!name.startsWith('user.') || name.startsWith('user.overlay.')) return undefined;
+  // The kernel refuses user.* on everything else.
+  if (entry.type !== 'file' && entry.type !== 'directory') return undefined;
+  return value;
+}
+
+/**
+ * linux/capability.h, `vfs_ns_cap_data`: revision 2 means "root of the initial user namespace" and is ignored inside
+ * another one, so a shifted layer needs revision 3, which names the root it is for.
+ */
+export function shiftCapability(value: Buffer, map: IdMap | undefined): Buffer | undefined {
+  if (value.length < 20) return undefined;
+  const word = value.readUInt32LE(0);
+  const revision = word >>> 24;
+  if (revision !== 2 && revision !== 3) return undefined;
+  if (map === undefined) return value;
+  const shifted = Buffer.alloc(24);
+  value.copy(shifted, 0, 0, 20);
+  shifted.writeUInt32LE(((word & 0x00ff_ffff) | 0x0300_0000) >>> 0, 0);
+  const root = revision === 3 && value.length >= 24 ? value.readUInt32LE(20) : 0;
+  if (root >= map.size) return undefined;
+  shifted.writeUInt32LE(map.hostBase + root, 20);
+  return shifted;
+}

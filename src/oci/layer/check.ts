@@ -1,0 +1,256 @@
+import type { IdMap } from '../port.ts';
+import { keepXattrs, shiftId } from './attributes.ts';
+import { type ByteString, showPath, type TarEntry, type Time } from './entry.ts';
+import { type LayerLimits, overLimit, unsafe } from './limits.ts';
+import { cleanPath, LayerTree, leaf, type Node } from './tree.ts';
+
+const WHITEOUT = '.wh.';
+const META = '.wh..wh.';
+const OPAQUE = '.wh..wh..opq';
+const EPOCH: Time = { seconds: 0, nanos: 0 };
+export const OVERLAY_OPAQUE = 'trusted.overlay.opaque';
+
+/** A file of the layers below, as it has to be written again into this layer. */
+export interface LowerFile {
+  readonly path: ByteString;
+  /** Owner and xattrs as in the image, not shifted. */
+  readonly entry: TarEntry;
+  readonly body: () => AsyncIterable<Buffer>;
+}
+
+export interface CheckOptions {
+  readonly map: IdMap | undefined;
+  readonly limits: LayerLimits;
+  /** Looks a hard link's target up in the layers below. Without it such a layer ends in `NeedsParents`. */
+  readonly lower?: ((path: ByteString) => Promise<LowerFile | undefined>) | undefined;
+}
+
+/** The layer links into its parents, so it cannot be unpacked on its own. Never reaches a user. */
+export class NeedsParents extends Error {
+  constructor(path: ByteString) {
+    super(`hard link to ${showPath(path)} of a lower layer`);
+    this.name = 'NeedsParents';
+  }
+}
+
+/** One thing to write: `body` says whose bytes follow. */
+export interface CheckedEntry {
+  readonly entry: TarEntry;
+  readonly body?: () => AsyncIterable<Buffer>;
+}
+
+/**
+ * Checks the entries of an untrusted layer one by one and gives them back as they may be written, in order:
+ * every path is below the root and made of real directories of this layer, every hard link leads to a file written
+ * before, ids are shifted, and whiteouts have the form that overlayfs understands (image-spec, layer.md,
+ * "Representing Changes"). What is ambiguous is refused.
+ *
+ * Memory: one map entry for each path.
+ */
+export class LayerChecker {
+  readonly #tree = new LayerTree();
+  readonly #whiteouts = new Map<ByteString, ByteString>();
+  readonly #opaque = new Set<ByteString>();
+  readonly #options: CheckOptions;
+  #count = 0;
+
+  constructor(options: CheckOptions) {
+    this.#options = options;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** @throws OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, NeedsParents */
+  async take(entry: TarEntry): Promise<readonly CheckedEntry[]> {
+    const { limits } = this.#options;
+    if (++this.#count > limits.maxEntries) throw overLimit(`more than ${limits.maxEntries} entries`);
+    const clean = cleanPath(entry.path, limits);
+    if (clean === '') return this.#root(entry);
+    const path = this.#tree.resolveParent(clean);
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    if (name.startsWith(WHITEOUT)) return this.#whiteout(path, name);
+    return await this.#ordinary(path, entry);
+  }
+
+  /** What can be written only now: whiteouts, and directories that hide what is below them. */
+  finish(): readonly CheckedEntry[] {
+    const out: CheckedEntry[] = [];
+    for (const [path, shown] of this.#whiteouts) {
+      const node = this.#tree.get(path);
+      // A whiteout hides lower layers only: what this layer itself has stays.
+      if (node?.kind === 'directory') this.#opaque.add(path);
+      else if (node === undefined) out.push(...this.#writeWhiteout(path, shown));
+    }
+    for (const path of this.#opaque) out.push(...this.#writeOpaque(path));
+    const root = this.#tree.get('') as Node & { kind: 'directory' };
+    if (root.entry === undefined && !this.#opaque.has('')) {
+      out.push({ entry: this.#attributes(impliedDirectory('.'), '.') });
+    }
+    return out;
+  }
+
+  /** Directories that hide the layers below, once `finish` has run; the root is the empty string. */
+  get opaque(): readonly ByteString[] {
+    return [...this.#opaque];
+  }
+
+  #root(entry: TarEntry): readonly CheckedEntry[] {
+    if (entry.type !== 'directory') throw unsafe(`the root of the layer is a ${entry.type}`);
+    const root = this.#tree.get('') as Node & { kind: 'directory' };
+    if (root.entry !== undefined) throw unsafe('the root is there twice');
+    root.entry = this.#attributes(entry, '.');
+    return [{ entry: root.entry }];
+  }
+
+  #whiteout(path: ByteString, name: string): readonly CheckedEntry[] {
+    const slash = path.lastIndexOf('/');
+    const parent = slash === -1 ? '' : path.slice(0, slash);
+    if (name === OPAQUE) {
+      this.#opaque.add(parent);
+      return [];
+    }
+    // Leftovers of AUFS, such as .wh..wh.plnk.
+    if (name.startsWith(META)) return [];
+    const target = name.slice(WHITEOUT.length);
+    if (target === '' || target === '.' || target === '..')
+      throw unsafe(`${showPath(path)} is no whiteout of anything`);
+    this.#whiteouts.set(parent === '' ? target : `${parent}/${target}`, path);
+    return [];
+  }
+
+  async #ordinary(path: ByteString, entry: TarEntry): Promise<readonly CheckedEntry[]> {
+    const before = this.#parents(path);
+    const existing = this.#tree.get(path);
+    if (existing !== undefined && !isImplied(existing, entry))
+      throw unsafe(`${showPath(path)} is there twice`);
+    if (entry.type === 'link') return [...before, ...(await this.#link(path, entry))];
+    if (entry.type === 'char' && entry.devMajor === 0 && entry.devMinor === 0) {
+      throw unsafe(`${showPath(path)} is the character device 0:0, which overlayfs takes for a deletion`);
+    }
+    const checked = this.#attributes(entry, path);
+    this.#remember(path, checked, existing);
+    return [...before, { entry: checked }];
+  }
+
+  #remember(path: ByteString, entry: TarEntry, existing: Node | undefined): void {
+    if (entry.type === 'symlink') {
+      const { limits } = this.#options;
+      if (entry.linkPath === '' || entry.linkPath.includes('\0'))
+        throw unsafe(`${showPath(path)} is a link to nothing`);
+      if (entry.linkPath.length > limits.maxPathBytes)
+        throw overLimit(`a link target of ${entry.linkPath.length} bytes`);
+      this.#tree.set(path, { kind: 'symlink', target: entry.linkPath });
+    } else if (entry.type === 'directory') {
+      if (existing?.kind === 'directory') existing.entry = entry;
+      else this.#tree.set(path, { kind: 'directory', entry, opaque: false });
+    } else this.#tree.set(path, leaf(entry.type));
+  }
+
+  async #link(path: ByteString, entry: TarEntry): Promise<readonly CheckedEntry[]> {
+    const target = this.#tree.resolveParent(cleanPath(entry.linkPath, this.#options.limits));
+    if (target === path) throw unsafe(`${showPath(path)} is a hard link to itself`);
+    const node = this.#tree.get(target);
+    if (node?.kind === 'directory') throw unsafe(`${showPath(path)} is a hard link to a directory`);
+    const copied = node === undefined ? await this.#copyUp(target, path) : undefined;
+    const made = copied?.path ?? target;
+    this.#tree.set(path, this.#tree.get(made) as Node);
+    const link: TarEntry = { ...entry, path, type: 'link', size: 0, linkPath: made, uid: 0, gid: 0 };
+    return [...(copied?.entries ?? []), { entry: withoutXattrs(link) }];
+  }
+
+  /** A hard link cannot cross layers, so its target is written again into this one; both names are one file then. */
+  async #copyUp(
+    target: ByteString,
+    path: ByteString,
+  ): Promise<{ readonly path: ByteString; readonly entries: readonly CheckedEntry[] }> {
+    const { lower } = this.#options;
+    if (lower === undefined) throw new NeedsParents(target);
+    const found = this.#whiteouts.has(target) ? undefined : await lower(target);
+    if (found === undefined)
+      throw unsafe(`${showPath(path)} is a hard link to ${showPath(target)}, which is not there`);
+    if (this.#tree.get(found.path) !== undefined) return { path: found.path, entries: [] };
+    const before = this.#parents(found.path);
+    const checked = this.#attributes(found.entry, found.path);
+    this.#remember(found.path, checked, undefined);
+    return { path: found.path, entries: [...before, { entry: checked, body: found.body }] };
+  }
+
+  /** Directories on the way that no entry has named so far: 0755, owned by the container's root. */
+  #parents(path: ByteString): readonly CheckedEntry[] {
+    const slash = path.lastIndexOf('/');
+    if (slash === -1) return [];
+    const parent = path.slice(0, slash);
+    const node = this.#tree.get(parent);
+    if (node?.kind === 'directory') return [];
+    if (node !== undefined)
+      throw unsafe(`${showPath(path)} lies below ${showPath(parent)}, which is not a directory`);
+    const above = this.#parents(parent);
+    const name = parent.slice(parent.lastIndexOf('/') + 1);
+    if (name === '') throw unsafe(`${showPath(path)} has an empty component`);
+    const entry = this.#attributes(impliedDirectory(parent), parent);
+    this.#tree.set(parent, { kind: 'directory', entry: undefined, opaque: false });
+    return [...above, { entry }];
+  }
+
+  #attributes(entry: TarEntry, path: ByteString): TarEntry {
+    const { map } = this.#options;
+    const xattrs = keepXattrs(entry, map);
+    const device = entry.type === 'char' || entry.type === 'block';
+    return {
+      path,
+      type: entry.type,
+      mode: entry.type === 'symlink' ? 0o777 : entry.mode,
+      uid: shiftId(entry.uid, map, entry),
+      gid: shiftId(entry.gid, map, entry),
+      size: entry.size,
+      mtime: entry.mtime,
+      linkPath: entry.linkPath,
+      devMajor: device ? entry.devMajor : 0,
+      devMinor: device ? entry.devMinor : 0,
+      ...(xattrs === undefined ? {} : { xattrs }),
+    };
+  }
+
+  #writeWhiteout(path: ByteString, shown: ByteString): readonly CheckedEntry[] {
+    const before = this.#parents(path);
+    const device: TarEntry = { ...impliedDirectory(path), type: 'char', mode: 0 };
+    if (path.length > this.#options.limits.maxPathBytes) throw overLimit(`a name of ${shown.length} bytes`);
+    return [...before, { entry: this.#attributes(device, path) }];
+  }
+
+  #writeOpaque(path: ByteString): readonly CheckedEntry[] {
+    const before = path === '' ? [] : this.#parents(`${path}/x`);
+    const node = this.#tree.get(path);
+    if (node?.kind !== 'directory') throw unsafe(`${showPath(path)} is opaque, and not a directory`);
+    const known = node.entry ?? this.#attributes(impliedDirectory(path), path === '' ? '.' : path);
+    const xattrs = new Map([...(known.xattrs ?? []), [OVERLAY_OPAQUE, Buffer.from('y')] as const]);
+    return [...before.slice(0, -1), { entry: { ...known, xattrs } }];
+  }
+}
+
+function impliedDirectory(path: ByteString): TarEntry {
+  return {
+    path,
+    type: 'directory',
+    mode: 0o755,
+    uid: 0,
+    gid: 0,
+    size: 0,
+    mtime: EPOCH,
+    linkPath: '',
+    devMajor: 0,
+    devMinor: 0,
+  };
+}
+
+/** A directory may be named by an entry of its own after the files in it were. */
+function isImplied(node: Node, entry: TarEntry): boolean {
+  return node.kind === 'directory' && node.entry === undefined && entry.type === 'directory';
+}
+
+function withoutXattrs(entry: TarEntry): TarEntry {
+  const { xattrs: _dropped, ...rest } = entry;
+  return rest;
+}

@@ -1,0 +1,131 @@
+import { pipeline, Readable, Transform } from 'node:stream';
+import { createGunzip, createZstdDecompress } from 'node:zlib';
+import { DEFAULT_LIMITS, invalid, type LayerLimits, overLimit } from './limits.ts';
+
+export type Compression = 'none' | 'gzip' | 'zstd';
+
+/** Small output chunks halve the speed of inflate. */
+const CHUNK = 256 * 1024;
+
+/** Looks at the bytes: media types lie. Zstandard skippable frames count as zstd (zstd:chunked starts with none). */
+export function sniffCompression(head: Uint8Array): Compression {
+  if (head.length >= 2 && head[0] === 0x1f && head[1] === 0x8b) return 'gzip';
+  if (head.length < 4) return 'none';
+  const magic = Buffer.from(head.buffer, head.byteOffset, 4).readUInt32LE(0);
+  if (magic === 0xfd2fb528 || (magic >= 0x184d2a50 && magic <= 0x184d2a5f)) return 'zstd';
+  return 'none';
+}
+
+function foreignCompression(head: Uint8Array): string | undefined {
+  const hex = Buffer.from(head.buffer, head.byteOffset, Math.min(6, head.length)).toString('hex');
+  if (hex.startsWith('fd377a585a00')) return 'xz';
+  if (hex.startsWith('425a68')) return 'bzip2';
+  return undefined;
+}
+
+async function* withHead(
+  head: readonly Uint8Array[],
+  rest: AsyncIterator<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield* head;
+    for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
+  } finally {
+    await rest.return?.();
+  }
+}
+
+/**
+ * The uncompressed bytes of a layer blob: gzip of any number of members, zstd of any number of frames, or plain.
+ * Cut streams, wrong checksums and rubbish after the end are refused.
+ *
+ * @throws OCI_LAYER_INVALID, OCI_LAYER_LIMIT (size and ratio)
+ */
+export async function* decompress(
+  source: AsyncIterable<Uint8Array>,
+  limits: LayerLimits = DEFAULT_LIMITS,
+): AsyncGenerator<Buffer> {
+  const iterator = source[Symbol.asyncIterator]();
+  const head: Uint8Array[] = [];
+  let size = 0;
+  while (size < 6) {
+    const next = await iterator.next();
+    if (next.done === true) break;
+    head.push(next.value);
+    size += next.value.length;
+  }
+  const start = head.length === 1 ? (head[0] as Uint8Array) : Buffer.concat(head);
+  const kind = sniffCompression(start);
+  const foreign = foreignCompression(start);
+  if (foreign !== undefined) {
+    await iterator.return?.();
+    throw invalid(`it is compressed with ${foreign}; layers are plain, gzip or zstd`);
+  }
+  const counted = { in: 0, out: 0 };
+  const bytes = withHead(head, iterator);
+  if (kind === 'none') {
+    for await (const chunk of bytes) {
+      const buffer = Buffer.isBuffer(chunk)
+        ? chunk
+        : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+      counted.in += buffer.length;
+      counted.out += buffer.length;
+      checkSize(counted, limits);
+      yield buffer;
+    }
+    return;
+  }
+  yield* inflate(bytes, kind, { counted, limits });
+}
+
+interface Counting {
+  readonly counted: { in: number; out: number };
+  readonly limits: LayerLimits;
+}
+
+async function* inflate(
+  bytes: AsyncIterable<Uint8Array>,
+  kind: 'gzip' | 'zstd',
+  { counted, limits }: Counting,
+): AsyncGenerator<Buffer> {
+  const decoder =
+    kind === 'gzip' ? createGunzip({ chunkSize: CHUNK }) : createZstdDecompress({ chunkSize: CHUNK });
+  const count = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      counted.in += chunk.length;
+      done(null, chunk);
+    },
+  });
+  let failure: unknown;
+  const output = pipeline(Readable.from(bytes, { objectMode: false }), count, decoder, (error) => {
+    failure = error ?? undefined;
+  });
+  try {
+    for await (const chunk of output as AsyncIterable<Buffer>) {
+      counted.out += chunk.length;
+      checkSize(counted, limits);
+      yield chunk;
+    }
+  } catch (error) {
+    throw decodeError(failure ?? error, kind);
+  } finally {
+    output.destroy();
+  }
+  // Node stops quietly at the first bytes after a gzip member that are no further member.
+  if (decoder.bytesWritten < counted.in) throw invalid(`rubbish follows the ${kind} stream`);
+}
+
+function decodeError(error: unknown, kind: string): unknown {
+  const code = (error as { code?: unknown } | null)?.code;
+  if (typeof code === 'string' && /^(Z_|ZSTD_|ERR_ZSTD|ERR_BUFFER|ERR_STREAM_PREMATURE)/.test(code)) {
+    return invalid(`its ${kind} stream is damaged (${(error as Error).message})`);
+  }
+  return error;
+}
+
+function checkSize(counted: { readonly in: number; readonly out: number }, limits: LayerLimits): void {
+  if (counted.out > limits.maxBytes) throw overLimit(`more than ${limits.maxBytes} bytes when unpacked`);
+  if (counted.out > limits.ratioFreeBytes && counted.out > counted.in * limits.maxRatio) {
+    throw overLimit(`more than ${limits.maxRatio} times its packed size`);
+  }
+}

@@ -1,0 +1,19 @@
+export { type CheckedEntry, LayerChecker, type LowerFile, NeedsParents } from './check.ts';
+export { type Compression, decompress, sniffCompression } from './compression.ts';
+export { type ByteString, type EntryType, showPath, type TarEntry, type Time, toBytes } from './entry.ts';
+export { GnuTarSink, hasGnuTar, tarEnvironment } from './gnu-tar.ts';
+export { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
+export { NodeSink } from './node-sink.ts';
+export { openSink } from './open-sink.ts';
+export {
+  compressLayer,
+  normaliseTar,
+  type PackedLayer,
+  packFiles,
+  packFolder,
+  type VirtualFile,
+} from './pack.ts';
+export { readTar, TarReader } from './reader.ts';
+export type { LayerSink } from './sink.ts';
+export { type Unpacked, unpackLayer } from './unpack.ts';
+export { encodeEntry, endOfArchive, padding } from './writer.ts';

@@ -1,0 +1,11 @@
+import type { TarEntry } from './entry.ts';
+
+/** Writes checked entries into a folder. Gets them in an order in which each can be written at once. */
+export interface LayerSink {
+  /** `next` gives the parts of the body until undefined; only files have one. */
+  put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void>;
+  /** Resolves when everything is in the folder. */
+  finish(): Promise<void>;
+  /** Stops at once; what was written stays for the caller to remove. */
+  abort(): Promise<void>;
+}

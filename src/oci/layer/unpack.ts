@@ -1,0 +1,91 @@
+import { createHash, type Hash } from 'node:crypto';
+import { kernelError } from '../../kernel/index.ts';
+import { ociError } from '../errors.ts';
+import type { Digest } from '../types.ts';
+import { type CheckedEntry, type CheckOptions, LayerChecker } from './check.ts';
+import { decompress } from './compression.ts';
+import { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
+import { TarReader } from './reader.ts';
+import type { LayerSink } from './sink.ts';
+
+export interface UnpackOptions extends Omit<CheckOptions, 'limits'> {
+  readonly signal: AbortSignal;
+  readonly limits?: LayerLimits;
+  /** Checked before the promise resolves; the caller shows the folder to no one before that. */
+  readonly diffId?: Digest | undefined;
+}
+
+export interface Unpacked {
+  readonly diffId: Digest;
+  readonly entries: number;
+  /** Directories that hide the layers below, as byte strings; the root is the empty string. */
+  readonly opaque: readonly string[];
+}
+
+async function* hashed(
+  source: AsyncIterable<Buffer>,
+  hash: Hash,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of source) {
+    if (signal.aborted) throw kernelError('CANCELLED', 'cancelled while unpacking a layer');
+    hash.update(chunk);
+    yield chunk;
+  }
+}
+
+/**
+ * Streams an untrusted layer blob (of any compression) through the checks into `sink`. Memory stays at a few chunks
+ * and one map entry for each path. On an error the sink has been stopped.
+ *
+ * @throws OCI_LAYER_INVALID, OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, OCI_LAYER_DIFFID, OCI_LAYER_WRITE, DISK_FULL, CANCELLED
+ */
+export async function unpackLayer(
+  blob: AsyncIterable<Uint8Array>,
+  sink: LayerSink,
+  options: UnpackOptions,
+): Promise<Unpacked> {
+  const limits = options.limits ?? DEFAULT_LIMITS;
+  const hash = createHash('sha256');
+  const reader = new TarReader(hashed(decompress(blob, limits), hash, options.signal), limits);
+  const checker = new LayerChecker({ map: options.map, lower: options.lower, limits });
+  try {
+    for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
+      await putAll(await checker.take(entry), sink, reader);
+    }
+    await putAll(checker.finish(), sink, reader);
+    await reader.drain();
+    const diffId = `sha256:${hash.digest('hex')}` as Digest;
+    if (options.diffId !== undefined && options.diffId !== diffId) {
+      throw ociError(
+        'OCI_LAYER_DIFFID',
+        `a layer unpacks to ${diffId}, and the image declares ${options.diffId}`,
+        {
+          hint: 'the image was built wrongly or is hostile; ask its author',
+        },
+      );
+    }
+    await sink.finish();
+    return { diffId, entries: checker.count, opaque: checker.opaque };
+  } catch (error) {
+    await sink.abort();
+    await reader.close().catch(() => undefined);
+    throw error;
+  }
+}
+
+async function putAll(entries: readonly CheckedEntry[], sink: LayerSink, reader: TarReader): Promise<void> {
+  for (const { entry, body } of entries) {
+    if (body !== undefined) await sink.put(entry, pull(body()));
+    else if (reader.isSparse && entry.type === 'file') await sink.put(entry, pull(reader.body()));
+    else await sink.put(entry, () => reader.some());
+  }
+}
+
+function pull(parts: AsyncIterable<Buffer>): () => Promise<Buffer | undefined> {
+  const iterator = parts[Symbol.asyncIterator]();
+  return async () => {
+    const next = await iterator.next();
+    return next.done === true ? undefined : next.value;
+  };
+}

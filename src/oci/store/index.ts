@@ -1,0 +1,1 @@
+export { type LayoutStore, type LeaseOptions, type OpenStoreOptions, openStore } from './store.ts';

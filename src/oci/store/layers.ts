@@ -1,0 +1,79 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { digestOf, isDigest } from '../names/index.ts';
+import type { IdMap, Lower } from '../port.ts';
+import type { Digest } from '../types.ts';
+import type { Layout } from './layout.ts';
+
+/** image-spec, config.md, "Layer ChainID". */
+export function chainId(parent: Digest | undefined, diffId: Digest): Digest {
+  return parent === undefined ? diffId : digestOf(`${parent} ${diffId}`);
+}
+
+/** One unpacked layer: by diffID, or by chainID where it links into its parents; and by the ids it was shifted by. */
+export interface LayerName {
+  readonly id: Digest;
+  readonly map: IdMap | undefined;
+}
+
+/**
+ * Short, because overlayfs takes its lower folders in one page. 128 bits name the folder; the record in it holds the
+ * whole digest and is compared.
+ */
+export function layerKey(name: LayerName): string {
+  const map = name.map === undefined ? 'unshifted' : `${name.map.hostBase}+${name.map.size}`;
+  return digestOf(`${name.id} ${map}`).slice('sha256:'.length, 'sha256:'.length + 32);
+}
+
+export interface LayerRecord {
+  readonly version: 1;
+  readonly id: Digest;
+  readonly diffId: Digest;
+  readonly map: IdMap | null;
+  readonly entries: number;
+  readonly opaque: readonly string[];
+  /** Set instead of content: the layer links into its parents, so look for its chainID. */
+  readonly needsParents?: true;
+  /** The boot in which it was written; until `durable` it is believed in that boot only. */
+  readonly boot: string;
+  readonly durable: boolean;
+}
+
+export const RECORD = 'layer.json';
+export const ROOT = 'root';
+
+let boot: Promise<string> | undefined;
+
+export function bootId(): Promise<string> {
+  boot ??= readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(
+    (text) => text.trim(),
+    () => 'unknown',
+  );
+  return boot;
+}
+
+export function layerDirectory(layout: Layout, name: LayerName): string {
+  return join(layout.layers, layerKey(name));
+}
+
+export function lowerOf(layout: Layout, name: LayerName): Lower {
+  return { kind: 'folder', path: join(layerDirectory(layout, name), ROOT) };
+}
+
+/** undefined where the layer is not there, or was not safely on disk when the machine went down. */
+export async function readRecord(layout: Layout, name: LayerName): Promise<LayerRecord | undefined> {
+  const record = await readRecordAt(layerDirectory(layout, name));
+  if (record === undefined || record.id !== name.id) return undefined;
+  if (record.map?.hostBase !== name.map?.hostBase || record.map?.size !== name.map?.size) return undefined;
+  if (!record.durable && (record.boot === 'unknown' || record.boot !== (await bootId()))) return undefined;
+  return record;
+}
+
+export async function readRecordAt(directory: string): Promise<LayerRecord | undefined> {
+  try {
+    const record = JSON.parse(await readFile(join(directory, RECORD), 'utf8')) as LayerRecord;
+    return record.version === 1 && isDigest(record.id) && isDigest(record.diffId) ? record : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,104 @@
+import { randomUUID } from 'node:crypto';
+import { readdir, readFile, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writeFileAtomic } from '../../kernel/system/index.ts';
+import { isDigest } from '../names/index.ts';
+import type { Digest } from '../types.ts';
+import type { Layout } from './layout.ts';
+import { type Lock, tryLock } from './lock.ts';
+
+interface LeaseFile {
+  readonly name: string;
+  readonly digests: readonly Digest[];
+  /** Milliseconds since 1970 until which the lease outlives its process. */
+  readonly expires: number;
+  /** File name of the lock that the holding process keeps. */
+  readonly holder: string;
+}
+
+/** The leases that this process holds, and the lock that proves it to be alive. */
+export class LeaseBook {
+  readonly #layout: Layout;
+  #holder: { readonly name: string; readonly lock: Lock } | undefined;
+
+  constructor(layout: Layout) {
+    this.#layout = layout;
+  }
+
+  /** The caller holds the store's lock, so that no prune is choosing at this moment. */
+  async write(id: string, lease: Omit<LeaseFile, 'holder'>): Promise<void> {
+    const file: LeaseFile = { ...lease, holder: this.#holderName() };
+    await writeFileAtomic(this.path(id), JSON.stringify(file));
+  }
+
+  path(id: string): string {
+    return join(this.#layout.leases, `${id}.json`);
+  }
+
+  #holderName(): string {
+    if (this.#holder === undefined) {
+      const name = `holder-${randomUUID()}`;
+      const lock = tryLock(join(this.#layout.locks, name));
+      if (lock === undefined) throw new Error('a new lock file is locked');
+      this.#holder = { name, lock };
+    }
+    return this.#holder.name;
+  }
+
+  async close(): Promise<void> {
+    const holder = this.#holder;
+    if (holder === undefined) return;
+    this.#holder = undefined;
+    await rm(join(this.#layout.locks, holder.name), { force: true });
+    holder.lock[Symbol.dispose]();
+  }
+
+  /** Digests that live leases keep; removes the dead ones. The caller holds the store's lock. */
+  async sweep(now: number): Promise<Set<Digest>> {
+    const kept = new Set<Digest>();
+    const alive = await this.#aliveHolders();
+    for (const name of await readdir(this.#layout.leases)) {
+      if (!name.endsWith('.json')) continue;
+      const path = join(this.#layout.leases, name);
+      const lease = parseLease(await readFile(path, 'utf8').catch(() => ''));
+      if (lease !== undefined && (alive.has(lease.holder) || now < lease.expires)) {
+        for (const digest of lease.digests) kept.add(digest);
+      } else await rm(path, { force: true });
+    }
+    return kept;
+  }
+
+  async #aliveHolders(): Promise<Set<string>> {
+    const alive = new Set<string>();
+    for (const name of await readdir(this.#layout.locks)) {
+      if (!name.startsWith('holder-')) continue;
+      const path = join(this.#layout.locks, name);
+      if (name === this.#holder?.name) alive.add(name);
+      else if (
+        await stat(path).then(
+          () => isHeld(path),
+          () => false,
+        )
+      )
+        alive.add(name);
+      else await rm(path, { force: true });
+    }
+    return alive;
+  }
+}
+
+function isHeld(path: string): boolean {
+  const lock = tryLock(path);
+  lock?.[Symbol.dispose]();
+  return lock === undefined;
+}
+
+function parseLease(text: string): LeaseFile | undefined {
+  try {
+    const value = JSON.parse(text) as LeaseFile;
+    if (typeof value.holder !== 'string' || typeof value.expires !== 'number') return undefined;
+    return { ...value, digests: value.digests.filter(isDigest) };
+  } catch {
+    return undefined;
+  }
+}

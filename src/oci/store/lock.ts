@@ -1,0 +1,59 @@
+import { DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
+import { kernelError } from '../../kernel/index.ts';
+import { ociError } from '../errors.ts';
+
+/**
+ * Locks between processes. Node has no flock, and a file that merely exists outlives its process; an exclusive
+ * SQLite transaction is a lock that the kernel drops with the process, kill -9 included, and children do not inherit.
+ *
+ * The file must never be opened by other means in this process: closing such a handle would drop the lock.
+ */
+export interface Lock extends Disposable {
+  readonly path: string;
+}
+
+export function tryLock(path: string): Lock | undefined {
+  const database = new DatabaseSync(path, { timeout: 0 });
+  try {
+    database.exec('BEGIN EXCLUSIVE');
+  } catch (error) {
+    database.close();
+    // SQLITE_BUSY
+    if ((error as { errcode?: number }).errcode === 5) return undefined;
+    throw error;
+  }
+  let held = true;
+  return {
+    path,
+    [Symbol.dispose]() {
+      if (!held) return;
+      held = false;
+      database.close();
+    },
+  };
+}
+
+export interface LockOptions {
+  readonly signal: AbortSignal;
+  /** After this OCI_STORE_BUSY; without it the wait ends with the signal only. */
+  readonly timeoutMs?: number;
+}
+
+/** Nobody tells us when another process lets go, so we ask again: at first often, then less. */
+export async function acquireLock(path: string, options: LockOptions): Promise<Lock> {
+  const started = performance.now();
+  let pause = 2;
+  for (;;) {
+    if (options.signal.aborted) throw kernelError('CANCELLED', 'cancelled while waiting for the store');
+    const lock = tryLock(path);
+    if (lock !== undefined) return lock;
+    if (options.timeoutMs !== undefined && performance.now() - started > options.timeoutMs) {
+      throw ociError('OCI_STORE_BUSY', `the store is locked by another process (${path})`, {
+        hint: 'wait for the other command, or end it if it hangs',
+      });
+    }
+    await delay(pause + Math.random() * pause, undefined, { signal: options.signal }).catch(() => undefined);
+    pause = Math.min(pause * 1.5, 40);
+  }
+}

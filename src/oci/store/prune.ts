@@ -1,0 +1,107 @@
+import { randomBytes } from 'node:crypto';
+import { readdir, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isDigest } from '../names/index.ts';
+import type { Digest } from '../types.ts';
+import type { Reached } from './graph.ts';
+import { readRecordAt } from './layers.ts';
+import type { Layout } from './layout.ts';
+import { tryLock } from './lock.ts';
+import { removeStubbornly } from './unpacking.ts';
+
+export interface Pruned {
+  readonly blobs: number;
+  readonly layers: number;
+  readonly freedBytes: number;
+}
+
+/**
+ * Moves what is not reached out of the way. The caller holds the store's lock, so no name and no lease appears
+ * between the look and the move; the removal itself comes after the lock (`emptyTrash`).
+ */
+export async function moveUnreached(layout: Layout, reached: Reached, olderThanMs: number): Promise<Pruned> {
+  const limit = Date.now() - olderThanMs;
+  let blobs = 0;
+  let freedBytes = 0;
+  for await (const { digest, path } of blobFiles(layout)) {
+    if (reached.blobs.has(digest)) continue;
+    const info = await stat(path).catch(() => undefined);
+    if (info === undefined || info.mtimeMs > limit) continue;
+    await rename(path, trashName(layout));
+    blobs++;
+    freedBytes += info.size;
+  }
+  let layers = 0;
+  for (const name of await readdir(layout.layers)) {
+    if (name.startsWith('tmp-')) continue;
+    const path = join(layout.layers, name);
+    const record = await readRecordAt(path);
+    if (record !== undefined && reached.diffIds.has(record.diffId)) continue;
+    const info = await stat(path).catch(() => undefined);
+    if (info === undefined || info.mtimeMs > limit) continue;
+    await rename(path, trashName(layout));
+    layers++;
+  }
+  return { blobs, layers, freedBytes };
+}
+
+/** Partial blobs and half unpacked layers whose process is gone: their lock is free. */
+export async function sweepUnfinished(layout: Layout, olderThanMs: number): Promise<readonly string[]> {
+  const limit = Date.now() - olderThanMs;
+  const swept: string[] = [];
+  const sweep = async (path: string, lockPath: string, remove: () => Promise<void>): Promise<void> => {
+    const info = await stat(path).catch(() => undefined);
+    if (info === undefined || info.mtimeMs > limit) return;
+    using lock = tryLock(lockPath);
+    if (lock === undefined) return;
+    await remove();
+    swept.push(path);
+  };
+  for (const name of await readdir(layout.ingest)) {
+    const digest = name.replace(/\.part$/, '').replace('-', ':');
+    const path = join(layout.ingest, name);
+    if (isDigest(digest)) await sweep(path, layout.blobLock(digest), () => rm(path, { force: true }));
+    else if (spoolIsDead(name)) {
+      await rm(path, { force: true });
+      swept.push(path);
+    }
+  }
+  for (const name of await readdir(layout.layers)) {
+    const path = join(layout.layers, name);
+    if (name.startsWith('tmp-'))
+      await sweep(path, layout.layerLock(name.slice(4)), () => removeStubbornly(path));
+  }
+  return swept;
+}
+
+/** Layers being packed have no digest yet, so their files carry the id of the process. */
+function spoolIsDead(name: string): boolean {
+  const pid = Number(/^spool-([0-9]+)-/.exec(name)?.[1] ?? Number.NaN);
+  if (!Number.isInteger(pid)) return false;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return (error as { code?: string }).code === 'ESRCH';
+  }
+}
+
+/** Only the one that moved something there removes it, and a process that died at it is helped out here. */
+export async function emptyTrash(layout: Layout): Promise<void> {
+  for (const name of await readdir(layout.trash)) await removeStubbornly(join(layout.trash, name));
+}
+
+function trashName(layout: Layout): string {
+  return join(layout.trash, randomBytes(8).toString('hex'));
+}
+
+export async function* blobFiles(
+  layout: Layout,
+): AsyncGenerator<{ readonly digest: Digest; readonly path: string }> {
+  for (const algorithm of await readdir(layout.blobs)) {
+    for (const hex of await readdir(join(layout.blobs, algorithm))) {
+      const digest = `${algorithm}:${hex}`;
+      if (isDigest(digest)) yield { digest, path: join(layout.blobs, algorithm, hex) };
+    }
+  }
+}

@@ -1,0 +1,259 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { isSkycapError } from '../../kernel/index.ts';
+import { diskError, writeFileAtomic } from '../../kernel/system/index.ts';
+import { NeedsParents, openSink, type Unpacked, unpackLayer } from '../layer/index.ts';
+import type { IdMap, Lower, TransferOptions } from '../port.ts';
+import type { Digest, PinnedLayer } from '../types.ts';
+import { missing, readBlobFile, sizeOf } from './ingest.ts';
+import {
+  bootId,
+  chainId,
+  type LayerName,
+  type LayerRecord,
+  layerDirectory,
+  layerKey,
+  lowerOf,
+  RECORD,
+  ROOT,
+  readRecord,
+} from './layers.ts';
+import type { Layout } from './layout.ts';
+import { acquireLock } from './lock.ts';
+import { lowerFinder } from './lower-file.ts';
+
+/** Inflating, checking and writing overlap best with one layer for each core; more costs memory only. */
+const PARALLEL = Math.max(1, Math.min(4, availableParallelism()));
+const READ_CHUNK = 256 * 1024;
+
+/** Limits how many layers are unpacked at once in this process. */
+class Slots {
+  #free = PARALLEL;
+  readonly #waiting: (() => void)[] = [];
+
+  async with<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else this.#free--;
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#free++;
+      else next();
+    }
+  }
+}
+
+/**
+ * Unpacks layers into folders of the store, each once, whatever processes ask for it: under the layer's lock, in a
+ * folder of its own, made visible by one rename after its diffID was found right.
+ */
+export class Unpacker {
+  readonly #layout: Layout;
+  readonly #slots = new Slots();
+  readonly #written = new Map<string, LayerRecord>();
+  #syncing: Promise<void> | undefined;
+
+  constructor(layout: Layout) {
+    this.#layout = layout;
+  }
+
+  /** One layer, or undefined where it cannot be unpacked without its parents. */
+  async layer(
+    layer: PinnedLayer,
+    map: IdMap | undefined,
+    options: TransferOptions,
+  ): Promise<Lower | undefined> {
+    const name: LayerName = { id: layer.diffId, map };
+    const record =
+      (await readRecord(this.#layout, name)) ??
+      (await this.#make(layer, name, { ...options, parents: undefined }));
+    return record.needsParents === true ? undefined : lowerOf(this.#layout, name);
+  }
+
+  /** All layers of an image, lowest first. Those that need their parents wait for them. */
+  async all(
+    layers: readonly PinnedLayer[],
+    map: IdMap | undefined,
+    options: TransferOptions,
+  ): Promise<readonly Lower[]> {
+    const stop = new AbortController();
+    const signal = AbortSignal.any([options.signal, stop.signal]);
+    const lowers: Promise<Lower>[] = [];
+    let chain: Digest | undefined;
+    for (const [index, layer] of layers.entries()) {
+      const id = chainId(chain, layer.diffId);
+      chain = id;
+      const below = lowers.slice(0, index);
+      lowers.push(this.#one(layer, { id, map }, { ...options, signal, below }));
+    }
+    const settled = await Promise.allSettled(
+      lowers.map((lower) =>
+        lower.catch((error: unknown) => {
+          stop.abort();
+          throw error;
+        }),
+      ),
+    );
+    const failed = settled.filter((one) => one.status === 'rejected').map((one) => one.reason as unknown);
+    // The first fault stops the others, whose "cancelled" says nothing.
+    const cause = failed.find((error) => !isSkycapError(error, 'CANCELLED')) ?? failed[0];
+    if (cause !== undefined) throw cause;
+    this.#startSync();
+    return settled.map((one) => (one as PromiseFulfilledResult<Lower>).value);
+  }
+
+  async #one(
+    layer: PinnedLayer,
+    chained: LayerName,
+    options: TransferOptions & { readonly below: readonly Promise<Lower>[] },
+  ): Promise<Lower> {
+    const alone = await this.layer(layer, chained.map, options);
+    if (alone !== undefined) return alone;
+    const parents = await Promise.all(options.below);
+    const record = await readRecord(this.#layout, chained);
+    // The lowest layer's chainID is its diffID, whose record says only that it has no parents to look into.
+    if (record === undefined || record.needsParents === true)
+      await this.#make(layer, chained, { ...options, parents });
+    return lowerOf(this.#layout, chained);
+  }
+
+  async #make(
+    layer: PinnedLayer,
+    name: LayerName,
+    options: TransferOptions & { readonly parents: readonly Lower[] | undefined },
+  ): Promise<LayerRecord> {
+    return await this.#slots.with(async () => {
+      using _lock = await acquireLock(this.#layout.layerLock(layerKey(name)), options);
+      const there = await readRecord(this.#layout, name);
+      if (there !== undefined && !(there.needsParents === true && options.parents !== undefined))
+        return there;
+      await this.sweepTemporary(layerKey(name));
+      return await this.#write(layer, name, options);
+    });
+  }
+
+  async #write(
+    layer: PinnedLayer,
+    name: LayerName,
+    options: TransferOptions & { readonly parents: readonly Lower[] | undefined },
+  ): Promise<LayerRecord> {
+    const temporary = join(this.#layout.layers, `tmp-${layerKey(name)}-${randomBytes(4).toString('hex')}`);
+    const head = {
+      version: 1,
+      id: name.id,
+      diffId: layer.diffId,
+      map: name.map ?? null,
+      boot: await bootId(),
+    } as const;
+    try {
+      await mkdir(join(temporary, ROOT), { recursive: true, mode: 0o700 });
+      const unpacked = await this.#unpack(layer, join(temporary, ROOT), { ...options, map: name.map });
+      const record: LayerRecord =
+        unpacked === undefined
+          ? { ...head, entries: 0, opaque: [], needsParents: true, durable: false }
+          : { ...head, entries: unpacked.entries, opaque: unpacked.opaque, durable: false };
+      await writeFileAtomic(join(temporary, RECORD), JSON.stringify(record));
+      await this.#reveal(temporary, layerDirectory(this.#layout, name));
+      this.#written.set(layerDirectory(this.#layout, name), record);
+      if (unpacked !== undefined) {
+        options.emit({ type: 'layer.unpacked', diffId: layer.diffId, entries: unpacked.entries });
+      }
+      return record;
+    } catch (error) {
+      await removeStubbornly(temporary);
+      throw diskError(error, this.#layout.layers);
+    }
+  }
+
+  async #unpack(
+    layer: PinnedLayer,
+    root: string,
+    options: TransferOptions & {
+      readonly parents: readonly Lower[] | undefined;
+      readonly map: IdMap | undefined;
+    },
+  ): Promise<Unpacked | undefined> {
+    const path = this.#layout.blob(layer.digest);
+    if ((await sizeOf(path)) === undefined) throw missing(layer.digest);
+    const blob = createReadStream(path, { highWaterMark: READ_CHUNK });
+    const { parents, map, signal } = options;
+    const lower = parents === undefined ? undefined : lowerFinder(parents, map);
+    try {
+      return await unpackLayer(blob, await openSink(root), { map, signal, lower, diffId: layer.diffId });
+    } catch (error) {
+      if (error instanceof NeedsParents) return undefined;
+      if (isSkycapError(error) && ['OCI_LAYER_INVALID', 'OCI_LAYER_DIFFID'].includes(error.code)) {
+        // Is the image wrong, or have the stored bytes changed? The latter has another remedy.
+        for await (const _chunk of readBlobFile(path, layer.digest));
+      }
+      throw error;
+    } finally {
+      blob.destroy();
+    }
+  }
+
+  /** What stands in the way is a layer that a crash of the machine made doubtful, or a mark without content. */
+  async #reveal(temporary: string, target: string): Promise<void> {
+    const old = join(this.#layout.trash, randomBytes(8).toString('hex'));
+    const moved = await rename(target, old).then(
+      () => true,
+      () => false,
+    );
+    await rename(temporary, target);
+    if (moved) await removeStubbornly(old);
+  }
+
+  /** Leftovers of dead processes; the caller holds the lock of this layer. */
+  async sweepTemporary(key: string): Promise<number> {
+    let swept = 0;
+    for (const entry of await readdir(this.#layout.layers)) {
+      if (!entry.startsWith(`tmp-${key.slice(0, 2)}`)) continue;
+      await removeStubbornly(join(this.#layout.layers, entry));
+      swept++;
+    }
+    return swept;
+  }
+
+  /**
+   * Brings what was unpacked to the disk in the background. Nobody waits for it: until it is done the layers are
+   * believed in this boot only, so a power failure costs the work and never the content.
+   */
+  #startSync(): void {
+    if (this.#written.size === 0) return;
+    const batch = [...this.#written];
+    this.#written.clear();
+    const before = this.#syncing ?? Promise.resolve();
+    this.#syncing = before.then(async () => {
+      if (!(await syncFileSystem(this.#layout.directory))) return;
+      for (const [directory, record] of batch) {
+        await writeFileAtomic(join(directory, RECORD), JSON.stringify({ ...record, durable: true })).catch(
+          () => undefined,
+        );
+      }
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#startSync();
+    await this.#syncing;
+  }
+}
+
+/** Another process's tar may still be dying in there, so what was added meanwhile is removed again. */
+export async function removeStubbornly(path: string): Promise<void> {
+  await rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
+}
+
+/** Node has no syncfs; coreutils' `sync -f` is one. */
+async function syncFileSystem(path: string): Promise<boolean> {
+  return await new Promise((resolve) => {
+    const child = spawn('sync', ['-f', path], { stdio: 'ignore' });
+    child.on('error', () => resolve(false));
+    child.on('close', (code) => resolve(code === 0));
+  });
+}
