@@ -1,3 +1,4 @@
+export { ociError } from './errors.ts';
 export type { ImportOptions, LayerSource, NewConfig, RootfsOptions } from './image/build.ts';
 export type { ImageConfig, Index, Manifest } from './image/parse.ts';
 export type * from './port.ts';

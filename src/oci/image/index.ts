@@ -1,4 +1,5 @@
 export type { VirtualFile } from '../layer/index.ts';
+export { appendLayer, buildIndex, type ChangeOptions, mutateConfig } from './algebra.ts';
 export {
   addLayer,
   buildImage,
@@ -8,6 +9,7 @@ export {
   type NewConfig,
   type RootfsOptions,
 } from './build.ts';
+export { type InspectedImage, type InspectedManifest, inspectImage } from './inspect.ts';
 export {
   type ImageConfig,
   type Index,
@@ -17,4 +19,6 @@ export {
   parseManifest,
   parseManifestOrIndex,
 } from './parse.ts';
-export { pinnedFromStore } from './pinned.ts';
+export { type ChosenManifest, chooseManifest, contentOf, pin, pinnedFromStore } from './pinned.ts';
+export { type PullOptions, pullImage } from './pull.ts';
+export { type PushOptions, pushImage } from './push.ts';
