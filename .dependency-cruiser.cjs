@@ -10,7 +10,7 @@ const rooms = {
   engine: ['kernel', 'oci'],
   plan: ['kernel', 'document', 'bundle'],
   state: ['kernel'],
-  run: ['kernel', 'plan'],
+  run: ['kernel', 'document', 'plan'],
   secrets: ['kernel'],
   installation: ['kernel', 'document', 'oci', 'bundle', 'images', 'engine', 'plan', 'state', 'run', 'secrets'],
   cli: ['kernel', 'document', 'settings', 'oci', 'bundle', 'images', 'engine', 'plan', 'state', 'run', 'secrets', 'installation'],

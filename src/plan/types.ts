@@ -110,19 +110,29 @@ export interface PlanStep {
   readonly command: PlanCommand;
   readonly dir: Late;
   readonly env: Readonly<Record<string, Late>>;
-  /** Values for the image's interface, expressions inside strings. */
-  readonly with?: { readonly tree: Json; readonly sensitive: boolean };
+  /** Values for the image's interface: known, or a tree with expressions inside its strings. */
+  readonly with?: { readonly value: Json } | { readonly tree: Json; readonly sensitive: boolean };
   /** Ids of plan steps. */
   readonly needs: readonly string[];
   readonly when?: Late;
   readonly cell?: Readonly<Record<string, Json>>;
   readonly matrix?: { readonly maxParallel?: number; readonly failFast: boolean };
   readonly timeoutMs?: number;
-  readonly retry?: { readonly attempts: number; readonly delayMs: number; readonly factor: number; readonly onExit?: readonly number[] };
+  readonly retry?: {
+    readonly attempts: number;
+    readonly delayMs: number;
+    readonly factor: number;
+    readonly onExit?: readonly number[];
+  };
   readonly idempotent: boolean;
   readonly always: boolean;
   readonly suppressOutput: boolean;
-  readonly ignoreError?: { readonly all: boolean; readonly exitCodes: readonly number[]; readonly contains: readonly string[]; readonly regex: readonly string[] };
+  readonly ignoreError?: {
+    readonly all: boolean;
+    readonly exitCodes: readonly number[];
+    readonly contains: readonly string[];
+    readonly regex: readonly string[];
+  };
   readonly outputs: readonly PlanStepOutput[];
   readonly sees: Visibility;
 }

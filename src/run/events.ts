@@ -12,14 +12,35 @@ export type RunEvent =
       readonly bundle: string;
       readonly version: string;
       readonly engine: string;
-      readonly steps: readonly { readonly id: string; readonly description: string; readonly image: string }[];
+      readonly steps: readonly {
+        readonly id: string;
+        readonly description: string;
+        readonly image: string;
+      }[];
     }
-  | { readonly type: 'step.started'; readonly step: string; readonly description: string; readonly image: string; readonly attempt: number }
+  | {
+      readonly type: 'step.started';
+      readonly step: string;
+      readonly description: string;
+      readonly image: string;
+      readonly attempt: number;
+    }
   /** The container's process runs; before it the step is being prepared. */
   | { readonly type: 'step.running'; readonly step: string; readonly attempt: number }
   /** Whole lines where the step wrote whole lines; masked already. */
-  | { readonly type: 'step.output'; readonly step: string; readonly stream: 'stdout' | 'stderr'; readonly text: string }
-  | { readonly type: 'step.retrying'; readonly step: string; readonly attempt: number; readonly exitCode: number; readonly delayMs: number }
+  | {
+      readonly type: 'step.output';
+      readonly step: string;
+      readonly stream: 'stdout' | 'stderr';
+      readonly text: string;
+    }
+  | {
+      readonly type: 'step.retrying';
+      readonly step: string;
+      readonly attempt: number;
+      readonly exitCode: number;
+      readonly delayMs: number;
+    }
   | { readonly type: 'step.skipped'; readonly step: string; readonly reason: string }
   | {
       readonly type: 'step.finished';
@@ -30,8 +51,19 @@ export type RunEvent =
       readonly message?: string;
       readonly ignored?: boolean;
     }
-  | { readonly type: 'step.kept'; readonly step: string; readonly containerId: string; readonly shell: readonly string[] }
-  | { readonly type: 'output.collected'; readonly name: string; readonly step?: string; readonly sensitive: boolean; readonly value?: Json }
+  | {
+      readonly type: 'step.kept';
+      readonly step: string;
+      readonly containerId: string;
+      readonly shell: readonly string[];
+    }
+  | {
+      readonly type: 'output.collected';
+      readonly name: string;
+      readonly step?: string;
+      readonly sensitive: boolean;
+      readonly value?: Json;
+    }
   | {
       readonly type: 'run.finished';
       readonly runId: string;

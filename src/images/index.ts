@@ -1,0 +1,19 @@
+export type { DescribedImage, ImageAccess } from './access.ts';
+export { type BuildInputs, baseImages } from './build-inputs.ts';
+export { imagesError } from './errors.ts';
+export { type ImageInterface, interfaceLabel, interfaceProblem, readInterface } from './interface.ts';
+export {
+  emptyLock,
+  formatLock,
+  type Lock,
+  type LockedImage,
+  type LockedReference,
+  parseLock,
+} from './lock.ts';
+export { type LockChange, type LockRequest, makeLock } from './make-lock.ts';
+export { lockedPlatform, type PinRequest, pinImages } from './pin.ts';
+
+/** Loads `createImageAccess`: images of registries and of the store. */
+export async function loadImageAccess(): Promise<typeof import('./registry-access.ts')> {
+  return import('./registry-access.ts');
+}

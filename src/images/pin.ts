@@ -1,0 +1,135 @@
+import type { Bundle, InvocationImage } from '../bundle/index.ts';
+import type { PinnedImage, Platform } from '../oci/index.ts';
+import {
+  formatPlatform,
+  formatReference,
+  parsePlatform,
+  parseReference,
+  withDefaultTag,
+} from '../oci/names/index.ts';
+import type { ImageAccess } from './access.ts';
+import { imagesError } from './errors.ts';
+import { readInterface } from './interface.ts';
+import { type Lock, type LockedImage, type LockedPlatform, sortKeys } from './lock.ts';
+
+export interface PinRequest {
+  readonly bundle: Bundle;
+  readonly lock: Lock;
+  readonly lockFile: string;
+  /** Names in `invocationImages` that the action's steps use. */
+  readonly names: readonly string[];
+  readonly platform: Platform;
+}
+
+/**
+ * The images of an action, complete in the store, each compared field by field with its verified bytes: the lock
+ * only proposes, so editing it gains nothing (docs/security.md, "What was verified is what runs"). No registry is
+ * asked for a tag.
+ *
+ * @throws LOCK_ENTRY_MISSING, LOCK_STALE, LOCK_MISMATCH, IMAGE_PLATFORM, IMAGE_SOURCE_LATER
+ */
+export async function pinImages(
+  request: PinRequest,
+  access: ImageAccess,
+): Promise<ReadonlyMap<string, PinnedImage>> {
+  const jobs = request.names.map(async (name) => [name, await pinImage(request, name, access)] as const);
+  return new Map(await Promise.all(jobs));
+}
+
+async function pinImage(request: PinRequest, name: string, access: ImageAccess): Promise<PinnedImage> {
+  const image = declaredImage(request.bundle, name);
+  if (image.source.kind !== 'registry') {
+    throw imagesError(
+      'IMAGE_SOURCE_LATER',
+      `invocation image ${name} comes from \`${image.source.kind}:\`, which this version locks and lints but cannot run`,
+      {
+        hint: `build it with your own tool, push it, and name it with \`image:\``,
+      },
+    );
+  }
+  const reference = parseReference(image.source.image);
+  const entry = request.lock.invocationImages[name];
+  if (entry === undefined || !('reference' in entry)) {
+    throw imagesError(
+      'LOCK_ENTRY_MISSING',
+      `${request.lockFile} does not pin the invocation image ${name} (${image.source.image})`,
+      {
+        hint: 'pin it with: skycap lock',
+        place: { file: request.lockFile },
+      },
+    );
+  }
+  const written = formatReference(withDefaultTag(reference));
+  if (entry.reference !== written || (reference.digest !== undefined && reference.digest !== entry.digest)) {
+    throw imagesError(
+      'LOCK_STALE',
+      `${request.lockFile} pins ${entry.reference} for ${name}, and ${request.bundle.file} names ${written}`,
+      {
+        hint: `move the pin with: skycap lock --update ${name}`,
+        place: { file: request.lockFile },
+      },
+    );
+  }
+  const platform = image.platform === undefined ? request.platform : parsePlatform(image.platform);
+  const { tag: _, ...named } = reference;
+  const pinned = await access.fetch(formatReference({ ...named, digest: entry.digest as never }), platform);
+  compare(request.lockFile, name, { entry, pinned });
+  return { ...pinned, reference: written };
+}
+
+export function declaredImage(bundle: Bundle, name: string): InvocationImage {
+  const image = bundle.invocationImages.find((candidate) => candidate.name === name);
+  if (image === undefined) throw new Error(`lint let through an unknown invocation image ${name}`);
+  return image;
+}
+
+/** What the lock says of one platform, made from verified bytes. */
+export function lockedPlatform(image: PinnedImage): LockedPlatform {
+  const found = readInterface(image);
+  return {
+    digest: image.manifestDigest,
+    entrypoint: image.config.entrypoint,
+    cmd: image.config.cmd,
+    env: image.config.env,
+    user: image.config.user,
+    workingDir: image.config.workingDir,
+    size: image.size,
+    ...(found === undefined ? {} : { interface: found }),
+  };
+}
+
+function compare(
+  lockFile: string,
+  name: string,
+  { entry, pinned }: { entry: LockedImage; pinned: PinnedImage },
+): void {
+  const platform = formatPlatform(pinned.platform);
+  const locked = entry.platforms[platform];
+  if (locked === undefined) {
+    throw imagesError(
+      'LOCK_ENTRY_MISSING',
+      `${lockFile} pins ${name} for ${Object.keys(entry.platforms).join(', ') || 'no platform'}, not for ${platform}`,
+      {
+        hint: `move the pin with: skycap lock --update ${name}`,
+        place: { file: lockFile },
+      },
+    );
+  }
+  const verified = lockedPlatform(pinned);
+  for (const field of Object.keys({ ...verified, ...locked }) as (keyof LockedPlatform)[]) {
+    if (equal(locked[field], verified[field])) continue;
+    throw imagesError(
+      'LOCK_MISMATCH',
+      `${lockFile}: ${name} (${platform}): ${field} is ${JSON.stringify(locked[field])}, and the verified image says ${JSON.stringify(verified[field])}`,
+      {
+        hint: `the lock was edited or the image replaced; look into it, then: skycap lock --update ${name}`,
+        place: { file: lockFile },
+        details: { image: name, field },
+      },
+    );
+  }
+}
+
+function equal(a: unknown, b: unknown): boolean {
+  return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b));
+}

@@ -1,0 +1,97 @@
+import { createReadStream } from 'node:fs';
+import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { encodeEntry, endOfArchive, padding, type TarEntry, toBytes } from '../oci/layer/index.ts';
+import { ignoreRules } from './ignore.ts';
+
+export interface BundleFile {
+  /** Relative to the bundle's folder, with `/`. */
+  readonly path: string;
+  readonly type: 'file' | 'directory' | 'symlink';
+  readonly mode: number;
+  readonly sizeBytes: number;
+  readonly mtimeMs: number;
+  readonly linkTarget: string;
+}
+
+/**
+ * The files of a bundle: everything in the author's folder but `.git` and what `.porterignore` and `.dockerignore`
+ * name; other kinds than files, folders and links are left out. Sorted by path, so that equal folders are equal.
+ */
+export async function listBundleFiles(folder: string): Promise<readonly BundleFile[]> {
+  const ignore = ignoreRules().add(['.git', '.porterignore', '.dockerignore']);
+  for (const name of ['.porterignore', '.dockerignore']) {
+    try {
+      ignore.add(await readFile(join(folder, name), 'utf8'));
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code !== 'ENOENT') throw cause;
+    }
+  }
+  const keeps = ignore.createFilter();
+  const found: BundleFile[] = [];
+  const walk = async (relative: string): Promise<void> => {
+    for (const name of (await readdir(join(folder, relative))).sort()) {
+      const path = relative === '' ? name : `${relative}/${name}`;
+      const info = await lstat(join(folder, path));
+      const type = info.isDirectory()
+        ? 'directory'
+        : info.isSymbolicLink()
+          ? 'symlink'
+          : info.isFile()
+            ? 'file'
+            : undefined;
+      if (type === undefined) continue;
+      // A folder that is ignored may hold files that a later `!` brings back: look inside all the same, but not in .git.
+      if (path !== '.git' && type === 'directory') await walk(path);
+      if (!keeps(path)) continue;
+      const linkTarget = type === 'symlink' ? await readlink(join(folder, path)) : '';
+      found.push({
+        path,
+        type,
+        mode: info.mode & 0o7777,
+        sizeBytes: type === 'file' ? info.size : 0,
+        mtimeMs: Math.floor(info.mtimeMs),
+        linkTarget,
+      });
+    }
+  };
+  await walk('');
+  return found.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+/** The files as a tar stream for the workspace. */
+export async function* bundleArchive(
+  folder: string,
+  files: readonly BundleFile[],
+): AsyncGenerator<Uint8Array> {
+  for (const file of files) {
+    yield encodeEntry(entryOf(file));
+    if (file.type !== 'file') continue;
+    let left = file.sizeBytes;
+    if (left > 0) {
+      for await (const chunk of createReadStream(join(folder, file.path), { end: file.sizeBytes - 1 })) {
+        left -= (chunk as Buffer).byteLength;
+        yield chunk as Buffer;
+      }
+    }
+    // A file that shrank meanwhile must not shift what comes after it.
+    if (left > 0) yield Buffer.alloc(left);
+    yield padding(file.sizeBytes);
+  }
+  yield endOfArchive();
+}
+
+function entryOf(file: BundleFile): TarEntry {
+  return {
+    path: toBytes(file.path),
+    type: file.type,
+    mode: file.mode,
+    uid: 0,
+    gid: 0,
+    size: file.sizeBytes,
+    mtime: { seconds: Math.floor(file.mtimeMs / 1000), nanos: 0 },
+    linkPath: toBytes(file.linkTarget),
+    devMajor: 0,
+    devMinor: 0,
+  };
+}

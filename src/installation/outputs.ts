@@ -1,0 +1,27 @@
+import type { Json } from '../document/index.ts';
+import type { KnownValue } from '../plan/index.ts';
+import type { OutputRecord, StateStore } from '../state/index.ts';
+
+/** The installation's last outputs as values for expressions. */
+export async function knownOutputs(
+  state: StateStore,
+  installationId: string | undefined,
+): Promise<ReadonlyMap<string, KnownValue>> {
+  if (installationId === undefined) return new Map();
+  const records = await state.latestOutputs(installationId);
+  return new Map(
+    records.filter((record) => record.lostKey === undefined).map((record) => [record.name, asValue(record)]),
+  );
+}
+
+function asValue(record: OutputRecord): KnownValue {
+  const bytes = record.value;
+  const text = Buffer.from(bytes).toString('utf8');
+  const json =
+    record.contentType === 'json'
+      ? (JSON.parse(text) as Json)
+      : record.contentType === 'binary'
+        ? Buffer.from(bytes).toString('base64')
+        : text;
+  return { json, bytes, sensitive: record.sensitive };
+}

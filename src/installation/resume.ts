@@ -1,0 +1,135 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Plan } from '../plan/index.ts';
+import type { Installation, InstallationKey, Run, StepRecord, StoredValue } from '../state/index.ts';
+import { installationError } from './errors.ts';
+import type { ActionDeps, ActionRequest } from './types.ts';
+import { removeBaseline } from './workspace.ts';
+
+const keptForMs = 7 * 24 * 60 * 60 * 1000;
+
+export interface ResumedRun {
+  readonly runId: string;
+  readonly hasWorkspace: boolean;
+  /** Steps that stay as they are, by id. */
+  readonly finished: ReadonlyMap<string, StepRecord>;
+  /** @throws RESUME_CHANGED, RESUME_UNKNOWN_STEP */
+  check(plan: Plan, parameters: Readonly<Record<string, StoredValue>>): void;
+}
+
+/** The last run of the same verb, taken up again (docs/bundle.md, "Actions and records"). @throws RESUME_NOTHING */
+export async function resumedRun(
+  request: ActionRequest,
+  deps: ActionDeps,
+  installation: Installation | undefined,
+): Promise<ResumedRun> {
+  const runs =
+    installation === undefined ? [] : await deps.state.listRuns({ installationId: installation.id });
+  const last = runs.findLast((run) => run.action === request.action);
+  if (last === undefined || last.state === 'succeeded') {
+    const why =
+      last === undefined
+        ? `${request.key.name} has no ${request.action} to resume`
+        : `the last ${request.action} of ${request.key.name} succeeded`;
+    throw installationError('RESUME_NOTHING', why, { hint: `run it without --resume` });
+  }
+  const steps = last.steps;
+  const finished = new Map(
+    steps
+      .filter((step) => step.state === 'succeeded' || step.state === 'skipped')
+      .map((step) => [step.id, step]),
+  );
+  return {
+    runId: last.id,
+    hasWorkspace: steps.some((step) => step.state !== 'pending'),
+    finished,
+    check(plan, parameters) {
+      checkUnchanged(request, last, { plan, parameters });
+      checkUnknown(request, plan, steps);
+    },
+  };
+}
+
+function checkUnchanged(
+  request: ActionRequest,
+  last: Run,
+  now: { plan: Plan; parameters: Readonly<Record<string, StoredValue>> },
+): void {
+  if (request.replan) return;
+  const before = JSON.parse(last.plan) as Plan;
+  const changed = planDifferences(before, now.plan);
+  for (const name of new Set([...Object.keys(last.parameters), ...Object.keys(now.parameters)])) {
+    if (!isDeepStrictEqual(last.parameters[name]?.value, now.parameters[name]?.value))
+      changed.push(`parameter ${name}`);
+  }
+  if (changed.length === 0) return;
+  throw installationError('RESUME_CHANGED', `since run ${last.id} changed: ${changed.join(', ')}`, {
+    hint: 'undo the change, start anew without --resume, or go on with the new plan: --resume --replan',
+    details: { changed },
+  });
+}
+
+/** Parts of two plans that differ, in words; consents and the installation's own name do not count. */
+export function planDifferences(before: Plan, after: Plan): string[] {
+  const changed: string[] = [];
+  if (before.bundle.digest !== after.bundle.digest) changed.push("the bundle's files or lock");
+  for (const name of new Set([...Object.keys(before.images), ...Object.keys(after.images)])) {
+    if (before.images[name]?.image.digest !== after.images[name]?.image.digest) changed.push(`image ${name}`);
+  }
+  const ids = new Set([...before.steps, ...after.steps].map((step) => step.id));
+  for (const id of ids) {
+    const [old, now] = [before, after].map((plan) => plan.steps.find((step) => step.id === id));
+    if (!isDeepStrictEqual(old, now))
+      changed.push(
+        old === undefined ? `step ${id} is new` : now === undefined ? `step ${id} is gone` : `step ${id}`,
+      );
+  }
+  return changed;
+}
+
+function checkUnknown(request: ActionRequest, plan: Plan, steps: readonly StepRecord[]): void {
+  for (const record of steps) {
+    if (record.state !== 'unknown') continue;
+    const step = plan.steps.find((candidate) => candidate.id === record.id);
+    if (
+      step === undefined ||
+      step.idempotent ||
+      request.rerun.includes(step.id) ||
+      request.rerun.includes(step.name)
+    )
+      continue;
+    throw installationError(
+      'RESUME_UNKNOWN_STEP',
+      `nothing tells how step ${record.id} ended, and it does not say \`idempotent: true\``,
+      {
+        hint: `look at what it changed; if it may run again: --resume --rerun ${record.id}`,
+      },
+    );
+  }
+}
+
+/** Workspaces of runs that did not succeed are kept for `--resume`: until one succeeds, or for 7 days. */
+export async function sweepKeptWorkspaces(
+  key: InstallationKey,
+  deps: ActionDeps,
+  now: { readonly succeeded: boolean; readonly runId: string },
+): Promise<void> {
+  const installation = await deps.state.getInstallation(key);
+  if (installation === undefined) return;
+  const runs = await deps.state.listRuns({ installationId: installation.id });
+  const oldest = deps.now().getTime() - keptForMs;
+  for (const run of runs) {
+    if (run.id === now.runId || run.state === 'running' || run.state === 'succeeded') continue;
+    if (!now.succeeded && Date.parse(run.finished ?? run.created) > oldest) continue;
+    if (!(await hasKept(deps, run.id))) continue;
+    await deps.engine.sweep(run.id, { signal: AbortSignal.timeout(60_000), emit: deps.emit });
+    await removeBaseline(deps.directory, run.id);
+  }
+}
+
+async function hasKept(deps: ActionDeps, runId: string): Promise<boolean> {
+  const { access } = await import('node:fs/promises');
+  return access(`${deps.directory}/${runId}.json`).then(
+    () => true,
+    () => false,
+  );
+}

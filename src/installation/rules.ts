@@ -1,0 +1,74 @@
+import type { Installation } from '../state/index.ts';
+import { installationError } from './errors.ts';
+
+export interface ActionRules {
+  readonly action: string;
+  readonly modifies: boolean;
+  readonly stateless: boolean;
+  readonly force: boolean;
+}
+
+/** Installed, and not uninstalled since. */
+export function isInstalled(installation: Installation | undefined): boolean {
+  if (installation === undefined) return false;
+  const { installed, uninstalled } = installation.status;
+  return installed !== undefined && (uninstalled === undefined || uninstalled < installed);
+}
+
+/**
+ * When an action may run at all: Porter's rules (install once, upgrade what is installed, invoke without an
+ * installation only what leaves none behind), with `--force` for install and upgrade.
+ *
+ * @throws INSTALLATION_EXISTS, INSTALLATION_NOT_INSTALLED, INSTALLATION_NOT_FOUND
+ */
+export function checkAllowed(installation: Installation | undefined, name: string, rules: ActionRules): void {
+  switch (rules.action) {
+    case 'install':
+      if (!isInstalled(installation) || rules.force) return;
+      throw installationError('INSTALLATION_EXISTS', `${name} is installed already`, {
+        hint: 'change it with: skycap upgrade; or name another installation; --force installs over it',
+      });
+    case 'upgrade':
+      if (isInstalled(installation) || (rules.force && installation !== undefined)) return;
+      throw installationError('INSTALLATION_NOT_INSTALLED', notInstalled(name, installation), {
+        hint:
+          installation?.status.resultStatus === 'failed'
+            ? 'go on where it failed with: skycap install --resume'
+            : 'begin with: skycap install',
+      });
+    case 'uninstall':
+      if (installation !== undefined) return;
+      throw installationError('INSTALLATION_NOT_FOUND', `there is no installation ${name}`, {
+        hint: 'list them with: skycap list',
+      });
+    default:
+      if (installation !== undefined || (rules.stateless && !rules.modifies)) return;
+      throw installationError(
+        'INSTALLATION_NOT_FOUND',
+        `there is no installation ${name}, and ${rules.action} works on one`,
+        {
+          hint: 'install it first, or declare the action stateless and modifies: false',
+        },
+      );
+  }
+}
+
+function notInstalled(name: string, installation: Installation | undefined): string {
+  if (installation === undefined) return `there is no installation ${name}`;
+  const { resultStatus, action } = installation.status;
+  return `${name} is not installed${resultStatus === undefined ? '' : `: its last ${action ?? 'run'} ${resultStatus}`}`;
+}
+
+const namePattern = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,127})$/;
+
+/** Names become parts of paths and ids. @throws INSTALLATION_NAME */
+export function checkName(kind: 'installation' | 'namespace', text: string): void {
+  if (namePattern.test(text) || (kind === 'namespace' && text === '')) return;
+  throw installationError(
+    'INSTALLATION_NAME',
+    `${JSON.stringify(text)} is no name for ${kind === 'namespace' ? 'a namespace' : 'an installation'}`,
+    {
+      hint: 'use up to 128 letters, digits, dots, dashes and underscores, a letter or digit first',
+    },
+  );
+}

@@ -1,0 +1,388 @@
+import { formatLock } from '../images/index.ts';
+import { failpoint, isSkycapError, ulid } from '../kernel/index.ts';
+import type { Digest } from '../oci/index.ts';
+import { createDigester } from '../oci/names/index.ts';
+import type { Plan } from '../plan/index.ts';
+import { loadRun, pendingRecord, type RunResult } from '../run/index.ts';
+import type { Installation, Run } from '../state/index.ts';
+import { bundleArchive, listBundleFiles } from './bundle-files.ts';
+import { type LoadedBundle, loadBundleSource } from './bundle-source.ts';
+import { resolveCredentials } from './credentials.ts';
+import { installationError } from './errors.ts';
+import { planAction } from './plan-action.ts';
+import { type ResumedRun, resumedRun, sweepKeptWorkspaces } from './resume.ts';
+import { checkAllowed, checkName } from './rules.ts';
+import { takeOver } from './takeover.ts';
+import type { ActionDeps, ActionRequest, ActionResult } from './types.ts';
+import {
+  fillWorkspace,
+  readBaseline,
+  removeBaseline,
+  saveWorkspaceState,
+  writeBaseline,
+} from './workspace.ts';
+
+/**
+ * One action on one installation: the straight way from porter.yaml to a record (docs/architecture.md). Bundle,
+ * images, plan, run, state; each stop takes what the one before it made.
+ *
+ * @throws the errors of every room on the way; what the steps did is in the result
+ */
+export async function runAction(request: ActionRequest, deps: ActionDeps): Promise<ActionResult> {
+  checkName('installation', request.key.name);
+  checkName('namespace', request.key.namespace);
+  const loaded = await loadBundleSource(request.source);
+  for (const problem of loaded.problems) {
+    if (problem.severity === 'warning')
+      deps.emit({ type: 'warning', code: problem.code, message: problem.message });
+  }
+  if (request.dryRun) {
+    const installation = await deps.state.getInstallation(request.key);
+    const { plan } = await planAction(request, deps, {
+      loaded,
+      installation,
+      installationId: installation?.id ?? ulid(deps.now().getTime()),
+      digest: await bundleDigest(loaded, request),
+    });
+    return { kind: 'planned', plan, gaps: deps.engine.gaps };
+  }
+  const runId = ulid(deps.now().getTime());
+  const declared = loaded.bundle.customActions.find((action) => action.name === request.action);
+  const mode = (declared?.modifies ?? true) ? 'exclusive' : 'shared';
+  await using _lock = await deps.state.lock(request.key, mode, { runId, action: request.action });
+  failpoint('lock');
+  if (mode === 'exclusive') await takeOver(request.key, deps);
+  return await runLocked(request, deps, { loaded, runId });
+}
+
+async function runLocked(
+  request: ActionRequest,
+  deps: ActionDeps,
+  { loaded, runId }: { readonly loaded: LoadedBundle; readonly runId: string },
+): Promise<ActionResult> {
+  const { state, engine } = deps;
+  const before = await state.getInstallation(request.key);
+  const declared = loaded.bundle.customActions.find((action) => action.name === request.action);
+  const resumed = request.resume ? await resumedRun(request, deps, before) : undefined;
+  if (resumed === undefined && request.only === undefined) {
+    checkAllowed(before, request.key.name, {
+      action: request.action,
+      modifies: declared?.modifies ?? true,
+      stateless: declared?.stateless ?? false,
+      force: request.force,
+    });
+  }
+  const installationId = before?.id ?? runId;
+  const digest = await bundleDigest(loaded, request);
+  const { plan, parameters, remembered, outputs, cnabBundle } = await planAction(request, deps, {
+    loaded,
+    installation: before,
+    installationId,
+    digest,
+  });
+  checkConsents(plan);
+  resumed?.check(plan, remembered);
+  const credentials = await resolveCredentials(request, deps, plan);
+  const started = deps.now().toISOString();
+  const revision = plan.modifies ? ulid(deps.now().getTime()) : (before?.status.runId ?? runId);
+  const installation = startedInstallation(request, {
+    before,
+    installationId,
+    loaded,
+    plan,
+    remembered,
+    runId,
+    started,
+  });
+  let run: Run = {
+    id: runId,
+    ...request.key,
+    installation: request.key.name,
+    installationId,
+    action: request.action,
+    revision,
+    engine: engine.name,
+    state: 'running',
+    created: started,
+    started,
+    plan: JSON.stringify(plan),
+    bundleDigest: digest,
+    parameters: remembered,
+    steps: plan.steps.map(pendingRecord),
+  };
+  await state.putInstallation(installation);
+  await state.putRun(run);
+  await using log = await state.openLog(runId);
+  const emit: ActionDeps['emit'] = (event) => {
+    log.write(JSON.stringify({ time: deps.now().toISOString(), ...event }));
+    deps.emit(event);
+  };
+  emit(startedEvent(plan, { runId, engine: engine.name }));
+  const clock = performance.now();
+  let result: RunResult;
+  try {
+    result = await runInSession(
+      request,
+      { ...deps, emit },
+      {
+        loaded,
+        plan,
+        runId,
+        revision,
+        installationId,
+        parameters,
+        outputs,
+        credentials,
+        cnabBundle,
+        resumed,
+        isSameBundle: before?.status.bundleDigest === digest,
+      },
+    );
+  } catch (cause) {
+    const message = isSkycapError(cause) ? cause.message : 'a fault of Skycap itself';
+    const aborted = deps.signal.aborted;
+    run = {
+      ...((await state.getRun(runId)) ?? run),
+      state: aborted ? 'aborted' : 'errored',
+      message,
+      finished: deps.now().toISOString(),
+      ...(isSkycapError(cause) ? { errorCode: cause.code } : {}),
+    };
+    await state.putRun(run);
+    await state.putInstallation(endedInstallation(installation, run, deps));
+    emit({
+      type: 'run.finished',
+      runId,
+      state: aborted ? 'aborted' : 'errored',
+      durationMs: Math.round(performance.now() - clock),
+      message,
+    });
+    throw cause;
+  }
+  run = {
+    ...run,
+    state: result.state,
+    steps: result.steps,
+    finished: deps.now().toISOString(),
+    ...(result.error === undefined ? {} : { message: result.error.message, errorCode: result.error.code }),
+  };
+  await state.putRun(run);
+  const ended = endedInstallation(installation, run, deps);
+  await state.putInstallation(ended);
+  failpoint('close');
+  emit({
+    type: 'run.finished',
+    runId,
+    state: result.state,
+    durationMs: Math.round(performance.now() - clock),
+    ...(result.error === undefined ? {} : { message: result.error.message }),
+  });
+  return { kind: 'ran', plan, run, installation: ended, result };
+}
+
+async function runInSession(
+  request: ActionRequest,
+  deps: ActionDeps,
+  parts: {
+    readonly loaded: LoadedBundle;
+    readonly plan: Plan;
+    readonly runId: string;
+    readonly revision: string;
+    readonly installationId: string;
+    readonly isSameBundle: boolean;
+    readonly resumed: ResumedRun | undefined;
+  } & Pick<Awaited<ReturnType<typeof planAction>>, 'parameters' | 'outputs' | 'cnabBundle'> & {
+      readonly credentials: ReadonlyMap<string, Uint8Array>;
+    },
+): Promise<RunResult> {
+  const { plan, runId, installationId, loaded, resumed } = parts;
+  const { emit, signal } = deps;
+  const { executePlan } = await loadRun();
+  const images = Object.fromEntries(Object.entries(plan.images).map(([name, { image }]) => [name, image]));
+  const session = await deps.engine.open(
+    {
+      runId,
+      installationId,
+      images,
+      network: Object.values(plan.images).some((image) => image.network === 'default'),
+      ...(resumed?.hasWorkspace === true ? { workspaceOf: resumed.runId } : {}),
+    },
+    { signal, emit },
+  );
+  let keepWorkspace = true;
+  try {
+    const workspace = { plan, session, state: deps.state, installationId, emit };
+    let baseline = resumed?.hasWorkspace === true ? await readBaseline(deps.directory, resumed.runId) : {};
+    let carried: RunCarried = [];
+    if (resumed?.hasWorkspace !== true) {
+      const filled = await fillWorkspace(workspace, {
+        folder: request.source.directory,
+        files: await listBundleFiles(request.source.directory),
+        imageNames: loaded.bundle.invocationImages
+          .map((image) => image.name)
+          .filter((name) => name in plan.images),
+        parameters: parts.parameters,
+        isSameBundle: parts.isSameBundle,
+      });
+      baseline = filled.baseline;
+      carried = filled.carried;
+    }
+    await writeBaseline(deps.directory, runId, baseline);
+    const save = (files: RunCarried) =>
+      saveWorkspaceState(workspace, { id: runId, baseline, carried: files });
+    const result = await executePlan(
+      {
+        plan,
+        runId,
+        revision: parts.revision,
+        installationId,
+        engine: deps.engine.name,
+        session,
+        state: deps.state,
+        parameters: parts.parameters,
+        credentials: parts.credentials,
+        outputs: parts.outputs,
+        carried,
+        manifest: loaded.bundle.source,
+        cnabBundle: parts.cnabBundle,
+        finished: resumed?.finished ?? new Map(),
+        options: request.options,
+        emit,
+        signal,
+        kill: deps.kill,
+      },
+      {
+        async afterStep(files) {
+          if (plan.modifies && plan.state.kind === 'paths') await save(files);
+        },
+        async readWorkspace(paths) {
+          const { tarFiles } = await import('./state-restore.ts');
+          return tarFiles(await session.workspace.get(paths));
+        },
+      },
+    );
+    failpoint('state save');
+    if (plan.action === 'uninstall' && result.state === 'succeeded')
+      await deps.state.deleteState(installationId);
+    else if (plan.modifies) await save(result.carried);
+    keepWorkspace = result.state !== 'succeeded';
+    return result;
+  } finally {
+    await session.close({ keepWorkspace });
+    if (!keepWorkspace) await removeBaseline(deps.directory, runId);
+    await sweepKeptWorkspaces(request.key, deps, { succeeded: !keepWorkspace, runId });
+    if (plan.action === 'uninstall' && !keepWorkspace)
+      await deps.engine.removeVolumes(installationId, { signal: AbortSignal.timeout(60_000), emit });
+  }
+}
+
+type RunCarried = RunResult['carried'];
+
+/** Digest of the bundle's files with its lock: what has to be equal for a resumed run, and for state to fit. */
+async function bundleDigest(loaded: LoadedBundle, request: ActionRequest): Promise<Digest> {
+  const digester = createDigester();
+  const files = await listBundleFiles(request.source.directory);
+  // Times are no content.
+  const timeless = files.map((file) => ({ ...file, mtimeMs: 0 }));
+  for await (const chunk of bundleArchive(request.source.directory, timeless)) digester.update(chunk);
+  digester.update(new TextEncoder().encode(formatLock(loaded.lock)));
+  return digester.digest();
+}
+
+function checkConsents(plan: Plan): void {
+  const missing = plan.consents.filter((consent) => !consent.granted);
+  const first = missing[0];
+  if (first === undefined) return;
+  const flag = {
+    docker: '--allow-docker-host-access',
+    'host-network': '--allow-host-network',
+    privileged: '--allow-privileged',
+  }[first.kind];
+  throw installationError(
+    'CONSENT_MISSING',
+    `step${first.steps.length === 1 ? '' : 's'} ${first.steps.join(', ')} of image ${first.image} want ${first.kind} (${first.meaning}), which was not granted`,
+    {
+      hint: `grant it with ${flag}=${first.image}, or lastingly in your configuration under \`consents\``,
+      details: { consents: missing },
+    },
+  );
+}
+
+function startedEvent(plan: Plan, { runId, engine }: { runId: string; engine: string }) {
+  return {
+    type: 'run.started' as const,
+    runId,
+    namespace: plan.installation.namespace,
+    installation: plan.installation.name,
+    action: plan.action,
+    bundle: plan.bundle.name,
+    version: plan.bundle.version,
+    engine,
+    steps: plan.steps.map((step) => ({
+      id: step.id,
+      description: 'value' in step.description ? String(step.description.value) : step.description.template,
+      image: plan.images[step.image]?.image.reference ?? step.image,
+    })),
+  };
+}
+
+function startedInstallation(
+  request: ActionRequest,
+  context: {
+    readonly before: Installation | undefined;
+    readonly installationId: string;
+    readonly loaded: LoadedBundle;
+    readonly plan: Plan;
+    readonly remembered: Installation['parameters'];
+    readonly runId: string;
+    readonly started: string;
+  },
+): Installation {
+  const { before, plan, started, runId } = context;
+  const sources = Object.fromEntries(
+    Object.entries(request.credentials)
+      .filter(([, source]) => source.kind !== 'value')
+      .map(([name, source]) => [name, source.kind]),
+  );
+  return {
+    id: context.installationId,
+    ...request.key,
+    labels: { ...before?.labels, ...request.labels },
+    custom: before?.custom ?? {},
+    bundle: { version: plan.bundle.version, digest: plan.bundle.digest, file: request.source.file },
+    parameters: context.remembered,
+    credentialSources: { ...before?.credentialSources, ...sources },
+    status: {
+      ...before?.status,
+      created: before?.status.created ?? started,
+      modified: started,
+      runId,
+      resultId: runId,
+      action: request.action,
+      resultStatus: 'running',
+    },
+  };
+}
+
+function endedInstallation(installation: Installation, run: Run, deps: ActionDeps): Installation {
+  const now = deps.now().toISOString();
+  const succeeded = run.state === 'succeeded';
+  return {
+    ...installation,
+    status: {
+      ...installation.status,
+      modified: now,
+      resultStatus: run.state,
+      ...(succeeded
+        ? {
+            ...(installation.bundle.version === undefined
+              ? {}
+              : { bundleVersion: installation.bundle.version }),
+            bundleDigest: run.bundleDigest,
+          }
+        : {}),
+      ...(succeeded && run.action === 'install' ? { installed: now } : {}),
+      ...(succeeded && run.action === 'uninstall' ? { uninstalled: now } : {}),
+    },
+  };
+}

@@ -1,0 +1,94 @@
+import type { StepCommand } from '../bundle/index.ts';
+import {
+  bindScript,
+  evaluateTreePartially,
+  expressionError,
+  type Scope,
+} from '../document/expression/index.ts';
+import type { PinnedImage } from '../oci/index.ts';
+import { scriptInterpreter } from './command.ts';
+import { planError } from './errors.ts';
+import { type Delimiters, toLate } from './late.ts';
+import type { PlanCommand, PlanStep } from './types.ts';
+
+/** What a step runs, from what it says and what its image says (docs/bundle.md, "Steps"). */
+export function planCommand(
+  command: StepCommand,
+  context: {
+    readonly step: string;
+    readonly scope: Scope;
+    readonly delimiters: Delimiters;
+    readonly image: PinnedImage;
+    readonly interfaceCommand: readonly string[] | undefined;
+  },
+): { readonly command: PlanCommand; readonly with?: NonNullable<PlanStep['with']> } {
+  const { scope, delimiters, image } = context;
+  const { entrypoint, cmd } = image.config;
+  switch (command.kind) {
+    case 'image':
+      return { command: literal(context.step, context.interfaceCommand ?? [...entrypoint, ...cmd]) };
+    case 'command':
+      return {
+        command: { kind: 'argv', argv: command.argv.map((item) => toLate(item.text, scope, delimiters)) },
+      };
+    case 'args': {
+      const own = entrypoint.map((value) => ({ value }));
+      return {
+        command: {
+          kind: 'argv',
+          argv: [...own, ...command.args.map((item) => toLate(item.text, scope, delimiters))],
+        },
+      };
+    }
+    case 'run':
+      return { command: planScript(command.script.text, command.shell, context) };
+    case 'with': {
+      const tree = evaluateTreePartially(command.values.value, scope, { delimiters });
+      const isShown = tree.state === 'value' && !tree.sensitive;
+      return {
+        command: literal(context.step, context.interfaceCommand ?? [...entrypoint, ...cmd]),
+        with: isShown
+          ? { value: tree.value }
+          : { tree: tree.state === 'late' ? tree.residual : command.values.value, sensitive: tree.sensitive },
+      };
+    }
+  }
+}
+
+function literal(step: string, argv: readonly string[]): PlanCommand {
+  if (argv.length === 0) {
+    throw planError(
+      'STEP_NO_COMMAND',
+      `step ${step} names no command, and its image has neither entrypoint nor cmd`,
+      {
+        hint: 'give the step `command`, `run` or `args`',
+      },
+    );
+  }
+  return { kind: 'argv', argv: argv.map((value) => ({ value })) };
+}
+
+function planScript(
+  script: string,
+  shell: string | undefined,
+  context: { step: string; scope: Scope; delimiters: Delimiters },
+): PlanCommand {
+  const interpreter = scriptInterpreter(script, shell);
+  const bound = bindScript(script, { shell: interpreter.shell, delimiters: context.delimiters });
+  const refused = bound.findings.find((finding) => finding.severity === 'error');
+  if (refused !== undefined) {
+    throw expressionError('SCRIPT_PLACE', `step ${context.step}: ${refused.message}`, {
+      hint: 'move the value to `env:` (skycap lint --fix does it)',
+    });
+  }
+  return {
+    kind: 'script',
+    interpreter: interpreter.argv,
+    shell: interpreter.shell,
+    text: bound.script,
+    bindings: bound.bindings.map(({ variable, template }) => ({
+      variable,
+      value: toLate(template, context.scope, context.delimiters),
+    })),
+  };
+}

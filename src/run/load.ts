@@ -1,0 +1,2 @@
+export { executePlan } from './execute.ts';
+export { finishInterrupted } from './takeover.ts';
