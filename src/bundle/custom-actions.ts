@@ -1,7 +1,7 @@
 import { childOf, type DocNode } from '../document/index.ts';
 import type { CustomAction } from './model.ts';
 import { boolOf, textOf } from './reader.ts';
-import { bool, field, object, plainName, record, text } from './shape.ts';
+import { actionName, bool, field, object, record, text } from './shape.ts';
 
 export const customActionsShape = record(
   object({
@@ -9,7 +9,7 @@ export const customActionsShape = record(
     modifies: field(bool, 'changes the installation; true unless given'),
     stateless: field(bool, 'may run without an installation'),
   }),
-  plainName,
+  actionName,
 );
 
 export const BUILT_IN = ['install', 'upgrade', 'uninstall'] as const;

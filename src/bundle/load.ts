@@ -1,2 +1,3 @@
 export { toCnabBundle } from './cnab.ts';
+export { type LintOptions, lintBundle, lintSource } from './lint/index.ts';
 export { type ParseResult, parseBundle } from './parse.ts';

@@ -21,7 +21,8 @@ import type { Bundle, Step } from './model.ts';
 import { outputShape, readOutput, readStatePath, stateShape } from './outputs.ts';
 import { parameterShape, readParameter } from './parameters.ts';
 import { checkShape, itemsOf, type Reader, report, textOf, uniqueByName, unknownKey } from './reader.ts';
-import { any, type Field, field, list, object, plainName, record } from './shape.ts';
+import { actionName, any, type Field, field, list, object, plainName, record } from './shape.ts';
+import { rememberDocument } from './source-document.ts';
 import { frameFields, readSteps } from './steps.ts';
 import { usesInvoke } from './uses-invoke.ts';
 import { classifySchemaVersion } from './version.ts';
@@ -70,6 +71,14 @@ export function parseBundle(source: string, options: { readonly file: string }):
   return failed || bundle === undefined ? { problems } : { bundle, problems };
 }
 
+const BROKEN = new Set([
+  'yaml-syntax',
+  'yaml-expression-quotes',
+  'yaml-limit',
+  'yaml-key',
+  'yaml-several-documents',
+]);
+
 export function parseTolerant(source: string, options: { readonly file: string }): TolerantResult {
   const document = parseYaml(source, options);
   const { root } = document;
@@ -85,6 +94,8 @@ export function parseTolerant(source: string, options: { readonly file: string }
       );
     return { document, problems };
   }
+  // Behind a syntax error the tree is a guess, and so would be all that is said about it.
+  if (problems.some((problem) => BROKEN.has(problem.code))) return { document, problems };
   const foreign = foreignFile(document, root);
   if (foreign !== undefined) return { document, problems: [...problems, foreign] };
   const reader: Reader = {
@@ -95,6 +106,7 @@ export function parseTolerant(source: string, options: { readonly file: string }
     problems,
   };
   const bundle = readBundleNode(reader, root);
+  rememberDocument(bundle, document);
   return { bundle, document, problems };
 }
 
@@ -203,10 +215,10 @@ function findActions(reader: Reader, root: MapNode, mixins: Bundle['mixins']): r
 }
 
 function checkActionName(reader: Reader, entry: MapEntry): boolean {
-  if (plainName.pattern.test(entry.key)) return true;
+  if (actionName.pattern.test(entry.key)) return true;
   report(reader, entry.keySpan, {
     code: 'bad-value',
-    message: `the action name \`${entry.key.slice(0, 80)}\` must be ${plainName.says}`,
+    message: `the action name \`${entry.key.slice(0, 80)}\` must be ${actionName.says}`,
   });
   return false;
 }

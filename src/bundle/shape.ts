@@ -113,3 +113,9 @@ export const envName: NamePattern = {
 };
 
 export const nonEmpty: NamePattern = { pattern: /\S/, says: 'not empty' };
+
+/** Porter's users have actions like `status+json`. */
+export const actionName: NamePattern = {
+  pattern: /^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$/,
+  says: 'letters, digits, `_`, `.`, `+` and `-`, not beginning with `.`, `+` or `-`, at most 128',
+};

@@ -123,9 +123,13 @@ function hintFor(code: string): string | undefined {
   return undefined;
 }
 
+/** One problem a line; what follows an unquoted expression is a consequence of it. */
 function dedupe(problems: readonly Problem[]): Problem[] {
   const seen = new Set<string>();
+  const first = problems.findIndex((problem) => problem.code === 'yaml-expression-quotes');
+  const from = problems[first]?.span?.start ?? Number.POSITIVE_INFINITY;
   return problems.filter((problem) => {
+    if (problem.code === 'yaml-syntax' && (problem.span?.start ?? 0) >= from) return false;
     const key = `${problem.code}:${problem.place.line}:${problem.code === 'yaml-syntax' ? problem.place.column : ''}`;
     if (seen.has(key)) return false;
     seen.add(key);
@@ -199,7 +203,7 @@ class Converter {
       const keyNode = pair.key as YamlNode | null;
       const keySpan = this.#span(keyNode, span.start);
       if (keyNode !== null && !isScalar(keyNode) && !isAlias(keyNode)) {
-        this.#report(keySpan, 'yaml-key', 'a key must be plain text');
+        this.#badKey(keySpan);
         continue;
       }
       const keyScalar = this.#node(keyNode, span.start);
@@ -228,6 +232,17 @@ class Converter {
       { kind: 'map', entries: list, flow, span },
       list.map((entry) => entry.value),
     );
+  }
+
+  #badKey(span: Span): void {
+    if (this.#source.startsWith('{', span.start) && this.#source[span.start - 1] === '{')
+      this.#report(
+        { start: span.start - 1, end: span.end },
+        'yaml-expression-quotes',
+        'the expression stands unquoted where YAML takes its braces for a map',
+        'quote the whole value, as in "{{ bundle.parameters.name }}"',
+      );
+    else this.#report(span, 'yaml-key', 'a key must be plain text');
   }
 
   #merge(entries: Map<string, MapEntry>, source: DocNode): void {
