@@ -11,6 +11,9 @@ export type OciEvent =
   | { readonly type: 'image.pulling'; readonly reference: string; readonly layers: number; readonly sizeBytes: number }
   | { readonly type: 'image.pulled'; readonly reference: string; readonly digest: Digest }
   | { readonly type: 'blob.progress'; readonly digest: Digest; readonly doneBytes: number; readonly sizeBytes: number }
+  | { readonly type: 'registry.retry'; readonly registry: string; readonly reason: string; readonly delayMs: number }
+  /** Text from the registry, quoted. */
+  | { readonly type: 'registry.warning'; readonly registry: string; readonly message: string }
   | { readonly type: 'blob.retry'; readonly digest: Digest; readonly reason: string; readonly offset: number }
   | { readonly type: 'layer.unpacked'; readonly diffId: Digest; readonly entries: number };
 

@@ -36,8 +36,13 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
     return nextId++;
   };
 
+  function proxyOf(url: URL, request: HttpRequest): URL | undefined {
+    if (options.socketPath !== undefined || request.direct === true) return undefined;
+    return proxyFor(url, options.proxy);
+  }
+
   function agentFor(url: URL, request: HttpRequest, connectMs: number): Agent {
-    const proxy = options.socketPath === undefined ? proxyFor(url, options.proxy) : undefined;
+    const proxy = proxyOf(url, request);
     const relay = relayOf(url, proxy);
     const tls = request.tls ?? options.tls;
     const key = [
@@ -67,7 +72,7 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
       throw new TypeError(`not an http address: ${url.protocol}`);
     }
     if (options.socketPath === undefined) checkLiteral(url, request.checkAddress);
-    const relay = options.socketPath === undefined ? relayOf(url, proxyFor(url, options.proxy)) : undefined;
+    const relay = relayOf(url, proxyOf(url, request));
     const target = relay ?? url;
     const send = target.protocol === 'https:' ? httpsRequest : httpRequest;
     const outgoing = send({
@@ -189,7 +194,15 @@ function exchange(
       // What is left of the body would only be thrown away; the connection cannot be used again after that.
       refused = !outgoing.writableFinished && (message.statusCode ?? 0) >= 300;
       if (refused) message.once('end', () => outgoing.destroy());
-      resolve(wrapResponse(message, { idleMs: deadlines.idleMs, where, signal, done: over }));
+      resolve(
+        wrapResponse(message, {
+          idleMs: deadlines.idleMs,
+          idleBytes: deadlines.idleBytes ?? 1,
+          where,
+          signal,
+          done: over,
+        }),
+      );
     });
     const waitForAnswer = (): void => {
       if (!answered)

@@ -26,6 +26,7 @@ const SMALL_REST = 64 * 1024;
 
 export interface ResponseSettings {
   readonly idleMs: number;
+  readonly idleBytes: number;
   readonly where: string;
   readonly signal: AbortSignal | undefined;
   /** Called once when the exchange is over, well or badly. */
@@ -75,15 +76,26 @@ async function* readBody(
   message: IncomingMessage,
   settings: ResponseSettings,
 ): AsyncGenerator<Uint8Array, void> {
+  const { idleMs, idleBytes } = settings;
   const watchdog = new Watchdog((error) => message.destroy(error));
-  const text = `${settings.where}: no data for ${settings.idleMs} ms`;
+  const text = `${settings.where}: too little data within ${idleMs} ms`;
+  let left = idleMs;
+  let gathered = 0;
+  let since = performance.now();
   try {
-    watchdog.arm(settings.idleMs, text);
+    watchdog.arm(idleMs, text);
     for await (const part of message as AsyncIterable<Buffer>) {
       // The consumer's own slowness is not the peer's silence.
       watchdog.stop();
+      gathered += part.length;
+      left -= performance.now() - since;
+      if (gathered >= idleBytes) {
+        gathered = 0;
+        left = idleMs;
+      }
       yield part;
-      watchdog.arm(settings.idleMs, text);
+      since = performance.now();
+      if (idleMs > 0) watchdog.arm(Math.max(left, 1), text);
     }
   } catch (error) {
     settings.signal?.throwIfAborted();

@@ -1,5 +1,6 @@
 export { type AddressClass, allowAddresses, classifyAddress } from './address.ts';
 export { createHttpClient } from './client.ts';
+export { type Clock, systemClock } from './clock.ts';
 export { HttpFailure, type HttpFailureKind, isHttpFailure } from './failure.ts';
 export { proxyFor, proxySettings } from './proxy.ts';
 export type * from './types.ts';

@@ -9,6 +9,8 @@ export interface Deadlines {
   readonly firstByteMs: number;
   /** Longest silence while a request or answer body moves. */
   readonly idleMs: number;
+  /** Bytes of an answer that must arrive within `idleMs`, so that a drip is no sign of life. Default 1. */
+  readonly idleBytes?: number;
 }
 
 export interface TlsSettings {
@@ -53,6 +55,8 @@ export interface HttpRequest {
   readonly signal?: AbortSignal;
   readonly deadlines?: Partial<Deadlines>;
   readonly checkAddress?: AddressCheck;
+  /** Never through a proxy: for what must be checked by address. */
+  readonly direct?: boolean;
   readonly tls?: TlsSettings;
   /**
    * Requests of different lanes never wait for each other's connections: a copy reads in one lane and writes in

@@ -1,0 +1,122 @@
+import { createHttpClient, systemClock } from '../../../kernel/http/index.ts';
+import { isSkycapError } from '../../../kernel/index.ts';
+import { formatReference } from '../../names/index.ts';
+import type { RegistryClient, TransferOptions } from '../../port.ts';
+import type { Reference } from '../../types.ts';
+import { createAuthorizer } from './auth.ts';
+import { openBlob } from './download.ts';
+import { type Endpoint, endpointsOf } from './endpoints.ts';
+import { type Host, makeHost } from './host.ts';
+import { deleteManifest, getManifest, headManifest, putManifest } from './manifests.ts';
+import { RETRY } from './retry.ts';
+import { createCaller } from './session.ts';
+import { listTags } from './tags.ts';
+import { checkReference, type Target } from './target.ts';
+import type { RegistryClientOptions } from './types.ts';
+import { hasBlob, putBlob } from './upload.ts';
+
+/** Slower than a kibibyte a second is not alive. */
+const IDLE_BYTES = 64 * 1024;
+
+/**
+ * A client of the distribution protocol (distribution-spec 1.1) for any number of registries.
+ *
+ * Reads go to mirrors first where rules name some, writes to the registry itself. Every failure is a coded error of
+ * the ranges in `errors.ts`, or the reason of the caller's signal.
+ *
+ * @example
+ * await using registry = createRegistryClient({ userAgent: 'example/1' });
+ * const { descriptor } = await registry.getManifest(parseReference('alpine:3'), { signal, emit: ignoreEvents });
+ */
+export function createRegistryClient(options: RegistryClientOptions = {}): RegistryClient {
+  const http = createHttpClient({
+    userAgent: options.userAgent ?? 'skycap',
+    deadlines: { idleBytes: IDLE_BYTES, ...options.deadlines },
+    ...(options.proxy === undefined ? {} : { proxy: options.proxy }),
+    ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),
+  });
+  const clock = options.clock ?? systemClock;
+  const authorizer = createAuthorizer({
+    credentials: options.credentials ?? (async () => undefined),
+    realms: options.realms ?? {},
+    clock,
+  });
+  const caller = createCaller({
+    authorizer,
+    clock,
+    random: options.random ?? Math.random,
+    retry: { ...RETRY, ...options.retry },
+  });
+  const hosts = new Map<string, Host>();
+
+  function hostOf(endpoint: Endpoint): Host {
+    const key = `${endpoint.host} ${endpoint.insecure}`;
+    const known = hosts.get(key);
+    if (known !== undefined) return known;
+    const host = makeHost(http, endpoint.host, {
+      insecure: endpoint.insecure,
+      tls: options.tls ?? (() => undefined),
+    });
+    hosts.set(key, host);
+    return host;
+  }
+
+  function targetOf(reference: Reference, endpoint: Endpoint, transfer: TransferOptions): Target {
+    return {
+      host: hostOf(endpoint),
+      repository: endpoint.repository,
+      reference,
+      subject: formatReference(reference),
+      caller,
+      options: transfer,
+    };
+  }
+
+  function writing(reference: Reference, transfer: TransferOptions): Target {
+    checkReference(reference);
+    return targetOf(reference, endpointsOf(reference, options.rules ?? []).write, transfer);
+  }
+
+  /** The registry's own word is final, a mirror's failure is not. */
+  async function reading<T>(
+    reference: Reference,
+    transfer: TransferOptions,
+    read: (target: Target) => Promise<T>,
+  ): Promise<T> {
+    checkReference(reference);
+    const endpoints = endpointsOf(reference, options.rules ?? []);
+    for (const endpoint of endpoints.read.filter((candidate) => candidate.mirror)) {
+      try {
+        const found = await read(targetOf(reference, endpoint, transfer));
+        // What a mirror lacks the registry may have.
+        if (found !== undefined) return found;
+      } catch (error) {
+        transfer.signal.throwIfAborted();
+        if (!isSkycapError(error)) throw error;
+        transfer.emit({
+          type: 'registry.warning',
+          registry: endpoint.host,
+          message: `mirror passed over: ${error.message}`,
+        });
+      }
+    }
+    return await read(targetOf(reference, endpoints.write, transfer));
+  }
+
+  return {
+    getManifest: (reference, transfer) => reading(reference, transfer, getManifest),
+    headManifest: (reference, transfer) => reading(reference, transfer, headManifest),
+    putManifest: async (reference, manifest, transfer) =>
+      await putManifest(writing(reference, transfer), manifest),
+    deleteManifest: async (reference, transfer) => await deleteManifest(writing(reference, transfer)),
+    getBlob: (reference, blob, offset, transfer) =>
+      reading(reference, transfer, (target) => openBlob(target, blob, offset)),
+    hasBlob: async (reference, digest, transfer) => await hasBlob(writing(reference, transfer), digest),
+    putBlob: async (reference, blob, source, { mountFrom, ...transfer }) =>
+      await putBlob(writing(reference, transfer), blob, source, { mountFrom, chunkSize: options.chunkSize }),
+    listTags: async (reference, transfer) => await listTags(writing(reference, transfer)),
+    [Symbol.asyncDispose]: async () => {
+      await http[Symbol.asyncDispose]();
+    },
+  };
+}

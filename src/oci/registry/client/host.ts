@@ -1,0 +1,160 @@
+import {
+  type AddressCheck,
+  allowAddresses,
+  classifyAddress,
+  type HttpClient,
+  HttpFailure,
+  type HttpRequest,
+  type HttpResponse,
+  isHttpFailure,
+  type TlsSettings,
+} from '../../../kernel/http/index.ts';
+import { type Challenge, parseChallenges } from './challenge.ts';
+
+const NAMED = allowAddresses(['public', 'private', 'loopback', 'reserved']);
+const PUBLIC = allowAddresses(['public']);
+const NEAR = allowAddresses(['public', 'private']);
+const LOOPBACK = allowAddresses(['loopback']);
+
+export type HostRequest = Omit<HttpRequest, 'url' | 'checkAddress' | 'tls' | 'direct'>;
+
+/** One `host[:port]` as we have come to know it: its scheme, where it lies, how it wants us to authenticate. */
+export interface Host {
+  readonly name: string;
+  /** Finds the scheme; the first call talks to the host. */
+  origin(signal: AbortSignal): Promise<URL>;
+  /** The last challenges, best known without a failed request of one's own. */
+  readonly challenges: readonly Challenge[];
+  learn(response: HttpResponse): void;
+  /** To this host, or to where it led; then under the rules for such addresses. */
+  send(url: URL, request: HostRequest): Promise<HttpResponse>;
+  /** True where `url` may be asked at all; throws `HttpFailure` `address` with the reason. */
+  checkTarget(url: URL): void;
+}
+
+export interface HostSettings {
+  readonly insecure: boolean;
+  readonly tls: (host: string) => TlsSettings | undefined;
+}
+
+export function makeHost(http: HttpClient, name: string, settings: HostSettings): Host {
+  let origin: URL | undefined;
+  let nearest: 'public' | 'private' | 'loopback' | undefined;
+  let challenges: readonly Challenge[] = [];
+  const given = settings.tls(name);
+  const tls: TlsSettings | undefined = settings.insecure ? { ...given, insecure: true } : given;
+
+  // One function each, since kept connections are kept per check. A host that was public stays public.
+  const own: AddressCheck = (address) => (nearest === 'public' ? PUBLIC(address) : NAMED(address));
+  const onward: AddressCheck = (address) => {
+    if (nearest === 'public' || nearest === undefined) return PUBLIC(address);
+    return nearest === 'private' ? NEAR(address) : NAMED(address);
+  };
+
+  function learn(response: HttpResponse): void {
+    if (response.remoteAddress !== undefined && nearest === undefined) {
+      const found = classifyAddress(response.remoteAddress);
+      nearest = found === 'private' || found === 'loopback' ? found : 'public';
+    }
+    const found = parseChallenges(response.values('www-authenticate'));
+    if (response.status === 401 && found.length > 0) challenges = found;
+  }
+
+  async function ping(
+    base: string,
+    request: Pick<HttpRequest, 'checkAddress' | 'direct' | 'signal'>,
+  ): Promise<URL> {
+    const response = await http.request({
+      ...request,
+      url: `${base}/v2/`,
+      headers: { accept: 'application/json' },
+      lane: 'control',
+      ...(tls === undefined ? {} : { tls }),
+    });
+    learn(response);
+    await response.discard();
+    return new URL(base);
+  }
+
+  async function detect(signal: AbortSignal): Promise<URL> {
+    try {
+      return await ping(`https://${name}`, { checkAddress: own, signal });
+    } catch (error) {
+      if (!speaksNoTls(error)) throw error;
+      try {
+        // Never quietly down to plain text: only where the configuration says so, or the connected address is loopback.
+        if (settings.insecure) return await ping(`http://${name}`, { checkAddress: own, signal });
+        return await ping(`http://${name}`, { checkAddress: LOOPBACK, direct: true, signal });
+      } catch (second) {
+        if (isHttpFailure(second, 'address')) throw error;
+        throw second;
+      }
+    }
+  }
+
+  function checkTarget(url: URL): void {
+    if (url.protocol !== 'https:' && url.protocol !== 'http:')
+      throw refuse(url, `${url.protocol} is no web address`);
+    if (url.username !== '' || url.password !== '') throw refuse(url, 'it carries credentials');
+    if (origin?.protocol === 'https:' && url.protocol === 'http:') throw refuse(url, 'it would leave https');
+  }
+
+  function refuse(url: URL, why: string): HttpFailure {
+    return new HttpFailure(
+      'address',
+      `${name} led to ${url.protocol}//${url.host}, which is refused: ${why}`,
+    );
+  }
+
+  return {
+    name,
+    get challenges() {
+      return challenges;
+    },
+    learn,
+    origin: async (signal) => {
+      origin ??= await detect(signal);
+      return origin;
+    },
+    checkTarget,
+    send: async (url, request) => {
+      if (origin === undefined) throw new Error('the origin is found first');
+      if (url.origin === origin.origin) {
+        const plain = origin.protocol === 'http:' && !settings.insecure;
+        const response = await http.request({
+          ...request,
+          url,
+          checkAddress: plain ? LOOPBACK : own,
+          ...(plain ? { direct: true } : {}),
+          ...(tls === undefined ? {} : { tls }),
+        });
+        learn(response);
+        return response;
+      }
+      checkTarget(url);
+      const loopbackOnly = url.protocol === 'http:' && !settings.insecure;
+      // Another port of the same machine (its token server) is trusted as the registry itself is.
+      const theirs = url.hostname === origin.hostname ? tls : settings.tls(url.host);
+      return await http.request({
+        ...request,
+        url,
+        checkAddress: loopbackOnly ? LOOPBACK : onward,
+        direct: loopbackOnly,
+        ...(theirs === undefined ? {} : { tls: theirs }),
+      });
+    },
+  };
+}
+
+/** Nothing listens for TLS there: refused, or the answer to our hello is no TLS. A bad certificate is not this. */
+function speaksNoTls(error: unknown): boolean {
+  if (!isHttpFailure(error)) return false;
+  if (error.kind === 'connect') return true;
+  if (error.kind === 'reset') return error.code === 'ECONNRESET' || error.code === 'EPIPE';
+  return (
+    error.kind === 'tls' &&
+    /^(EPROTO|ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST|UNKNOWN_PROTOCOL|TLSV1_UNRECOGNIZED_NAME))$/.test(
+      error.code ?? '',
+    )
+  );
+}

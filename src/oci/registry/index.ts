@@ -1,0 +1,11 @@
+export type { Credential, CredentialsProvider, RegistryClientOptions } from './client/index.ts';
+export type { ServedRegistry, ServeOptions } from './server/index.ts';
+
+/** The client and what it stands on; loaded when something is to be asked. */
+export async function loadRegistryClient(): Promise<typeof import('./client/index.ts')> {
+  return await import('./client/index.ts');
+}
+
+export async function loadRegistryServer(): Promise<typeof import('./server/index.ts')> {
+  return await import('./server/index.ts');
+}

@@ -1,0 +1,135 @@
+import { isSkycapError } from '../../../kernel/index.ts';
+import { isDigest } from '../../names/index.ts';
+import type { Store } from '../../port.ts';
+import type { Descriptor, Digest } from '../../types.ts';
+import { manifestMediaType } from '../client/manifest.ts';
+import { type Entry, entriesOf, storeNames } from './names.ts';
+
+const LARGEST_MANIFEST = 8 * 1024 * 1024;
+const REMEMBERED = 10_000;
+
+/** What a manifest says that the registry needs to know. */
+export interface ManifestFacts {
+  readonly descriptor: Descriptor;
+  readonly subject: Digest | undefined;
+  readonly artifactType: string | undefined;
+  readonly annotations: Readonly<Record<string, string>> | undefined;
+  /** Config, layers or children, those with addresses of their own left out. */
+  readonly parts: readonly Digest[];
+  readonly isIndex: boolean;
+}
+
+export function readFacts(bytes: Uint8Array, digest: Digest, sentAs: string | undefined): ManifestFacts {
+  const mediaType = manifestMediaType(bytes, sentAs ?? guess(bytes), digest);
+  const body = JSON.parse(Buffer.from(bytes).toString('utf8')) as Body;
+  const isIndex = Array.isArray(body.manifests);
+  const parts = [body.config, ...(body.layers ?? []), ...(body.manifests ?? [])]
+    .filter((part) => part !== undefined && !Array.isArray(part.urls))
+    .map((part) => part?.digest)
+    .filter(isDigest);
+  const subject = body.subject?.digest;
+  const artifactType = body.artifactType ?? (isIndex ? undefined : body.config?.mediaType);
+  return {
+    descriptor: { mediaType, digest, size: bytes.length },
+    subject: isDigest(subject) ? subject : undefined,
+    artifactType: typeof artifactType === 'string' ? artifactType : undefined,
+    annotations: body.annotations,
+    parts,
+    isIndex,
+  };
+}
+
+interface Part {
+  readonly digest?: unknown;
+  readonly mediaType?: string;
+  readonly urls?: unknown;
+}
+
+interface Body {
+  readonly mediaType?: string;
+  readonly artifactType?: string;
+  readonly config?: Part;
+  readonly layers?: readonly Part[] | null;
+  readonly manifests?: readonly Part[];
+  readonly subject?: Part;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/** Bodies of the OCI kind need not name their own type. */
+function guess(bytes: Uint8Array): string | undefined {
+  try {
+    const body = JSON.parse(Buffer.from(bytes).toString('utf8')) as Body | null;
+    if (typeof body?.mediaType === 'string') return body.mediaType;
+    return Array.isArray(body?.manifests)
+      ? 'application/vnd.oci.image.index.v1+json'
+      : 'application/vnd.oci.image.manifest.v1+json';
+  } catch {
+    return undefined;
+  }
+}
+
+/** The store as a registry sees it. */
+export interface Content {
+  readonly store: Store;
+  resolve(
+    repository: string,
+    what: { readonly tag?: string; readonly digest?: Digest },
+  ): Promise<ManifestFacts | undefined>;
+  entries(repository: string): Promise<readonly Entry[]>;
+  hasBlob(repository: string, digest: Digest): Promise<boolean>;
+  /** Deleted here; the bytes stay until the store is pruned. */
+  hide(repository: string, digest: Digest): void;
+  show(repository: string, digest: Digest): void;
+  facts(
+    descriptor: Pick<Descriptor, 'digest'> & { readonly mediaType?: string },
+  ): Promise<ManifestFacts | undefined>;
+}
+
+export function makeContent(store: Store): Content {
+  const hidden = new Set<string>();
+  const known = new Map<Digest, ManifestFacts>();
+  const key = (repository: string, digest: Digest): string => `${repository}@${digest}`;
+
+  async function facts(
+    descriptor: Pick<Descriptor, 'digest'> & { readonly mediaType?: string },
+  ): Promise<ManifestFacts | undefined> {
+    const remembered = known.get(descriptor.digest);
+    if (remembered !== undefined) return (await store.hasBlob(descriptor.digest)) ? remembered : undefined;
+    const size = await store.blobSize(descriptor.digest);
+    if (size === undefined || size > LARGEST_MANIFEST) return undefined;
+    try {
+      const found = readFacts(
+        await store.readSmall(descriptor.digest),
+        descriptor.digest,
+        descriptor.mediaType,
+      );
+      if (known.size >= REMEMBERED) known.clear();
+      known.set(descriptor.digest, found);
+      return found;
+    } catch (error) {
+      // A blob that is no manifest is not there under this address.
+      if (isSkycapError(error, 'OCI_MANIFEST_INVALID') || isSkycapError(error, 'REGISTRY_ANSWER_INVALID'))
+        return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    store,
+    facts,
+    entries: async (repository) => entriesOf(await store.list(), repository),
+    resolve: async (repository, { tag, digest }) => {
+      if (digest !== undefined)
+        return hidden.has(key(repository, digest)) ? undefined : await facts({ digest });
+      for (const name of storeNames(repository)) {
+        const descriptor = await store.resolve(`${name}:${tag}`);
+        if (descriptor !== undefined) return await facts(descriptor);
+      }
+      return undefined;
+    },
+    hasBlob: async (repository, digest) =>
+      !hidden.has(key(repository, digest)) && (await store.hasBlob(digest)),
+    hide: (repository, digest) => void hidden.add(key(repository, digest)),
+    show: (repository, digest) => void hidden.delete(key(repository, digest)),
+  };
+}

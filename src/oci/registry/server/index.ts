@@ -1,0 +1,2 @@
+export { serveRegistry } from './server.ts';
+export type * from './types.ts';

@@ -1,0 +1,82 @@
+import { isDigest, isRepositoryPath, isTag } from '../../names/index.ts';
+import type { Digest } from '../../types.ts';
+
+/** What a request line asks for; nothing in it is unchecked. */
+export type Route =
+  | { readonly kind: 'root' }
+  | { readonly kind: 'catalog' }
+  | {
+      readonly kind: 'manifest';
+      readonly repository: string;
+      readonly tag?: string;
+      readonly digest?: Digest;
+    }
+  | { readonly kind: 'blob'; readonly repository: string; readonly digest: Digest }
+  | { readonly kind: 'tags'; readonly repository: string }
+  | { readonly kind: 'referrers'; readonly repository: string; readonly digest: Digest }
+  | { readonly kind: 'uploads'; readonly repository: string }
+  | { readonly kind: 'upload'; readonly repository: string; readonly id: string }
+  | { readonly kind: 'invalid'; readonly code: 'NAME_INVALID' | 'DIGEST_INVALID' | 'TAG_INVALID' }
+  | { readonly kind: 'unknown' };
+
+const UPLOAD_ID = /^[0-9a-f-]{36}$/;
+
+/** @param path of the request as it came, without query; never normalised, so `..` and its kin match nothing */
+export function parseRoute(path: string): Route {
+  const decoded = decode(path);
+  if (decoded === '/v2/' || decoded === '/v2') return { kind: 'root' };
+  if (decoded === '/v2/_catalog') return { kind: 'catalog' };
+  const match =
+    /^\/v2\/(.+)\/(?:(manifests|blobs|referrers)\/([^/]+)|(tags)\/list|(blobs\/uploads)\/?([^/]*))$/s.exec(
+      decoded ?? '',
+    );
+  if (match === null) return { kind: 'unknown' };
+  const [, repository = '', resource, name = '', tags, , id = ''] = match;
+  // The greedy name swallows `x/blobs` of `x/blobs/uploads/`; what is left of it is an upload.
+  const uploads = /^(.+)\/blobs$/s.exec(repository);
+  if (resource === undefined && tags === undefined) return uploadRoute(uploads?.[1] ?? repository, id);
+  if (!isRepositoryPath(repository)) return { kind: 'invalid', code: 'NAME_INVALID' };
+  if (tags !== undefined) return { kind: 'tags', repository };
+  if (resource === 'blobs' && name === 'uploads') return { kind: 'uploads', repository };
+  if (resource === 'manifests' && isTag(name)) return { kind: 'manifest', repository, tag: name };
+  if (!isDigest(name))
+    return {
+      kind: 'invalid',
+      code: resource === 'manifests' && !name.includes(':') ? 'TAG_INVALID' : 'DIGEST_INVALID',
+    };
+  if (resource === 'manifests') return { kind: 'manifest', repository, digest: name };
+  return { kind: resource === 'blobs' ? 'blob' : 'referrers', repository, digest: name };
+}
+
+function uploadRoute(repository: string, id: string): Route {
+  if (!isRepositoryPath(repository)) return { kind: 'invalid', code: 'NAME_INVALID' };
+  if (id === '') return { kind: 'uploads', repository };
+  return UPLOAD_ID.test(id) ? { kind: 'upload', repository, id } : { kind: 'unknown' };
+}
+
+function decode(path: string): string | undefined {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return undefined;
+  }
+}
+
+export type ByteRange = { readonly start: number; readonly end: number };
+
+/** One range of `Range` (RFC 9110, 14.2), end inclusive. Undefined: send all. `unsatisfiable`: 416. */
+export function parseRange(
+  header: string | undefined,
+  size: number,
+): ByteRange | 'unsatisfiable' | undefined {
+  const match = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? '');
+  if (match === null || (match[1] === '' && match[2] === '')) return undefined;
+  if (match[1] === '') {
+    const length = Math.min(Number(match[2]), size);
+    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size - 1 };
+  }
+  const start = Number(match[1]);
+  const end = match[2] === '' ? size - 1 : Math.min(Number(match[2]), size - 1);
+  if (start >= size) return 'unsatisfiable';
+  return end < start ? undefined : { start, end };
+}

@@ -1,0 +1,190 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { classifyAddress } from '../../../kernel/http/index.ts';
+import { isSkycapError } from '../../../kernel/index.ts';
+import { ociError } from '../../errors.ts';
+import { makeContent } from './content.ts';
+import { getBlob, getManifest, listReferrers, listRepositories, listTags } from './read.ts';
+import { type Exchange, Refused, reply, replyJson } from './reply.ts';
+import { parseRoute, type Route } from './route.ts';
+import type { ServedRegistry, ServeOptions } from './types.ts';
+import { makeUploads } from './uploads.ts';
+import {
+  appendUpload,
+  cancelUpload,
+  deleteBlob,
+  deleteManifest,
+  finishUpload,
+  putManifest,
+  startUpload,
+  uploadStatus,
+  type WriteContext,
+} from './write.ts';
+
+const QUIET_MS = 120_000;
+
+/**
+ * Offers a store as a registry (distribution-spec 1.1) on loopback, read-only unless `writable`.
+ *
+ * @throws REGISTRY_SERVE_FAILED when it cannot listen, or should elsewhere than on loopback
+ * @example
+ * await using served = await serveRegistry({ store, port: 5000 });
+ */
+export async function serveRegistry(options: ServeOptions): Promise<ServedRegistry> {
+  const address = options.address ?? '127.0.0.1';
+  if (address !== 'localhost' && classifyAddress(address) !== 'loopback') {
+    throw ociError('REGISTRY_SERVE_FAILED', `${address} is not a loopback address`, {
+      hint: 'serve on 127.0.0.1 and put a proxy with TLS and authentication before it',
+    });
+  }
+  options.signal?.throwIfAborted();
+  const closing = new AbortController();
+  const content = makeContent(options.store);
+  const uploads = makeUploads(options.store.directory, process.pid);
+  const leases: AsyncDisposable[] = [];
+  const context: WriteContext = {
+    content,
+    uploads,
+    protect: async (digest) => {
+      leases.push(await options.store.lease('registry push', [digest]));
+    },
+  };
+  const server = createServer({ requestTimeout: 0, headersTimeout: 30_000, keepAliveTimeout: 60_000 });
+  server.setTimeout(QUIET_MS);
+  server.on('request', (request, response) => {
+    void handle(request, response, { options, context, closing: closing.signal });
+  });
+  await listen(server, address, options.port ?? 0);
+  const bound = server.address() as AddressInfo;
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closed ??= (async () => {
+      options.signal?.removeEventListener('abort', onAbort);
+      closing.abort(new Error('the registry is closing'));
+      const done = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      await done;
+      await uploads[Symbol.asyncDispose]();
+      for (const lease of leases.splice(0)) await lease[Symbol.asyncDispose]();
+    })();
+    return closed;
+  };
+  const onAbort = (): void => void close();
+  options.signal?.addEventListener('abort', onAbort, { once: true });
+  const host =
+    bound.family === 'IPv6' ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`;
+  return { address: bound.address, port: bound.port, host, close, [Symbol.asyncDispose]: close };
+}
+
+function listen(server: ReturnType<typeof createServer>, address: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      const busy = cause.code === 'EADDRINUSE';
+      const hint = busy ? 'choose another port with --port, or 0 for any' : 'choose another address or port';
+      reject(
+        ociError(
+          'REGISTRY_SERVE_FAILED',
+          `cannot listen on ${address}:${port}: ${cause.code ?? cause.message}`,
+          { hint, cause },
+        ),
+      );
+    });
+    server.listen(port, address, () => resolve());
+  });
+}
+
+interface Handling {
+  readonly options: ServeOptions;
+  readonly context: WriteContext;
+  readonly closing: AbortSignal;
+}
+
+async function handle(request: IncomingMessage, response: ServerResponse, handling: Handling): Promise<void> {
+  const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+  const gone = new AbortController();
+  response.once('close', () => gone.abort(new Error('the client is gone')));
+  request.on('error', () => {});
+  response.on('error', () => {});
+  const exchange: Exchange = {
+    request,
+    response,
+    method: request.method ?? 'GET',
+    query: new URLSearchParams(query),
+    signal: AbortSignal.any([gone.signal, handling.closing]),
+  };
+  response.setHeader('docker-distribution-api-version', 'registry/2.0');
+  response.setHeader('x-content-type-options', 'nosniff');
+  try {
+    checkCaller(request, handling.options);
+    await answer(exchange, parseRoute(path), handling);
+  } catch (error) {
+    refuse(exchange, error);
+  }
+  handling.options.onRequest?.({ method: exchange.method, path, status: response.statusCode });
+}
+
+/**
+ * A page in a browser must not reach this server, neither by its own address nor by a name that it points at us
+ * (DNS rebinding).
+ */
+function checkCaller(request: IncomingMessage, options: ServeOptions): void {
+  const { origin } = request.headers;
+  const site = request.headers['sec-fetch-site'];
+  if (origin !== undefined || (site !== undefined && site !== 'none'))
+    throw new Refused(403, 'DENIED', 'not for browsers');
+  const name = (request.headers.host ?? '')
+    .replace(/:\d+$/, '')
+    .replace(/^\[|\]$/g, '')
+    .toLowerCase();
+  const known =
+    name === 'localhost' ||
+    classifyAddress(name) === 'loopback' ||
+    options.hostNames?.includes(name) === true;
+  if (!known) throw new Refused(403, 'DENIED', 'this server does not go by that name');
+}
+
+async function answer(exchange: Exchange, route: Route, handling: Handling): Promise<void> {
+  const { method } = exchange;
+  const { context } = handling;
+  if (route.kind === 'unknown') throw new Refused(404, 'NAME_UNKNOWN', 'no such address');
+  if (route.kind === 'invalid') throw new Refused(400, route.code, 'malformed name, tag or digest');
+  if (method === 'GET' || method === 'HEAD') {
+    if (route.kind === 'root') return replyJson(exchange, {});
+    if (route.kind === 'catalog') return await listRepositories(exchange, context.content);
+    if (route.kind === 'manifest') return await getManifest(exchange, context.content, route);
+    if (route.kind === 'blob') return await getBlob(exchange, context.content, route);
+    if (route.kind === 'tags') return await listTags(exchange, context.content, route);
+    if (route.kind === 'referrers') return await listReferrers(exchange, context.content, route);
+    if (route.kind === 'upload' && method === 'GET') return uploadStatus(exchange, context, route);
+  }
+  if (handling.options.writable !== true) throw new Refused(405, 'UNSUPPORTED', 'this registry is read-only');
+  if (route.kind === 'uploads' && method === 'POST') return await startUpload(exchange, context, route);
+  if (route.kind === 'upload' && method === 'PATCH') return await appendUpload(exchange, context, route);
+  if (route.kind === 'upload' && method === 'PUT') return await finishUpload(exchange, context, route);
+  if (route.kind === 'upload' && method === 'DELETE') return await cancelUpload(exchange, context, route);
+  if (route.kind === 'manifest' && method === 'PUT') return await putManifest(exchange, context, route);
+  if (route.kind === 'manifest' && method === 'DELETE') return await deleteManifest(exchange, context, route);
+  if (route.kind === 'blob' && method === 'DELETE') return await deleteBlob(exchange, context, route);
+  throw new Refused(405, 'UNSUPPORTED', 'no such operation');
+}
+
+function refuse(exchange: Exchange, error: unknown): void {
+  const { request, response } = exchange;
+  // Half an answer cannot be taken back; a broken connection says so.
+  if (response.headersSent) return void response.destroy();
+  const [status, code, message, headers] = describe(error);
+  // The rest of a body that nobody wants is not read to its end.
+  if (!request.complete) response.setHeader('connection', 'close');
+  reply(
+    exchange,
+    status,
+    { 'content-type': 'application/json', ...headers },
+    JSON.stringify({ errors: [{ code, message }] }),
+  );
+}
+
+function describe(error: unknown): readonly [number, string, string, Readonly<Record<string, string>>] {
+  if (error instanceof Refused) return [error.status, error.code, error.message, error.headers];
+  if (isSkycapError(error, 'DISK_FULL')) return [507, 'UNKNOWN', 'no space left', {}];
+  return [500, 'UNKNOWN', isSkycapError(error) ? error.code : 'internal error', {}];
+}
