@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -55,6 +55,8 @@ function tryLock(path: string, mode: 'exclusive' | 'shared'): DatabaseSync | und
     if (mode === 'exclusive') connection.exec('BEGIN EXCLUSIVE');
     // A read transaction holds a SHARED lock from its first read to its end.
     else connection.exec('BEGIN; SELECT count(*) FROM sqlite_schema');
+    // By path: opening it would cost the lock.
+    if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, 0o600);
     return connection;
   } catch (error) {
     connection?.close();
