@@ -1,0 +1,138 @@
+import { dirname, join, resolve } from 'node:path';
+import type { Json } from '../../document/index.ts';
+import { kernelError } from '../../kernel/index.ts';
+import { parseCredentialArgument } from '../../secrets/index.ts';
+import type { ConsentFlags, CredentialSource } from '../../settings/index.ts';
+import { bundleFile, pairs, readUserFile } from '../commands/common.ts';
+import { notSupported, usage } from '../errors.ts';
+import type { Context, Flags } from '../types.ts';
+
+/** A value as the user gave it, before anyone knows its parameter's type. */
+export type ParameterInput =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  | { readonly kind: 'json'; readonly value: Json };
+
+/** What the flags of an action say, files and standard input read. */
+export interface ActionInputs {
+  readonly source: { readonly file: string; readonly directory: string; readonly lockFile: string };
+  readonly parameters: Readonly<Record<string, ParameterInput>>;
+  readonly credentials: Readonly<Record<string, CredentialSource>>;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly consents: ConsentFlags;
+  readonly engine: string | undefined;
+  readonly dryRun: boolean;
+  readonly locked: boolean;
+  readonly keep: boolean;
+  readonly shell: boolean;
+  readonly showLive: boolean;
+  readonly graceMs: number | undefined;
+  readonly alwaysGraceMs: number | undefined;
+}
+
+export async function readActionInputs(flags: Flags, context: Context): Promise<ActionInputs> {
+  const file = await bundleFile(context, flags);
+  const directory = dirname(file);
+  const shell = flags.switch('shell');
+  if (shell && !(context.host.stdin.isTerminal && context.host.stderr.isTerminal)) {
+    throw usage('--shell needs a terminal', 'use --keep: it prints the command that opens the shell');
+  }
+  return {
+    source: { file, directory, lockFile: join(directory, 'porter.lock') },
+    parameters: await readParameters(flags, context),
+    credentials: readCredentials(flags.list('credential')),
+    labels: {},
+    consents: {
+      ...consent('docker', flags.optional('allow-docker-host-access')),
+      ...consent('hostNetwork', flags.optional('allow-host-network')),
+      ...consent('privileged', flags.optional('allow-privileged')),
+    },
+    engine: engineOf(flags.string('engine')),
+    dryRun: flags.switch('dry-run'),
+    locked: flags.switch('locked'),
+    keep: flags.switch('keep') || shell,
+    shell,
+    showLive: flags.switch('show-live'),
+    graceMs: flags.duration('grace'),
+    alwaysGraceMs: flags.duration('always-grace'),
+  };
+}
+
+export function readLabels(flags: Flags): Readonly<Record<string, string>> {
+  return pairs(flags.list('label'), '--label');
+}
+
+function consent(key: keyof ConsentFlags, images: readonly string[] | undefined): ConsentFlags {
+  return images === undefined ? {} : { [key]: images.length === 0 ? true : images };
+}
+
+/** Porter's driver that runs nothing has another name here. */
+function engineOf(name: string | undefined): string | undefined {
+  if (name === 'debug') {
+    throw notSupported('the driver debug', 'a dry run is no engine', 'use --dry-run');
+  }
+  return name;
+}
+
+/** Flags win over files, later ones over earlier ones. */
+async function readParameters(flags: Flags, context: Context): Promise<Record<string, ParameterInput>> {
+  const parameters: Record<string, ParameterInput> = {};
+  for (const path of flags.list('params-file')) {
+    Object.assign(parameters, await readParametersFile(resolve(context.host.cwd, path)));
+  }
+  for (const [name, text] of Object.entries(pairs(flags.list('param'), '--param'))) {
+    parameters[name] = await readParameter(name, text, context);
+  }
+  return parameters;
+}
+
+async function readParameter(name: string, text: string, context: Context): Promise<ParameterInput> {
+  if (text.startsWith('@@')) {
+    return { kind: 'text', text: text.slice(1) };
+  }
+  if (text === '@-') {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of context.host.stdin.bytes()) {
+      chunks.push(chunk);
+    }
+    return { kind: 'bytes', bytes: Buffer.concat(chunks) };
+  }
+  if (text.startsWith('@')) {
+    return {
+      kind: 'bytes',
+      bytes: await readUserFile(resolve(context.host.cwd, text.slice(1)), `parameter ${name}:`),
+    };
+  }
+  return { kind: 'text', text };
+}
+
+async function readParametersFile(file: string): Promise<Record<string, ParameterInput>> {
+  const { loadDocument, toJson } = await import('../../document/index.ts');
+  const source = (await readUserFile(file, 'parameters file')).toString('utf8');
+  const { root, problems } = (await loadDocument()).parseYaml(source, { file });
+  const error = problems.find((problem) => problem.severity === 'error');
+  if (error !== undefined) {
+    throw kernelError('USAGE', `parameters file: ${error.message}`, {
+      hint: error.hint ?? 'write one "NAME: VALUE" a line',
+      place: error.place,
+    });
+  }
+  if (root === undefined) {
+    return {};
+  }
+  if (root.kind !== 'map') {
+    throw kernelError('USAGE', 'the parameters file is no map of names to values', {
+      hint: 'write one "NAME: VALUE" a line',
+      place: { file, line: 1 },
+    });
+  }
+  const inputs = root.entries.map(({ key, value }) => [key, { kind: 'json', value: toJson(value) }] as const);
+  return Object.fromEntries(inputs);
+}
+
+function readCredentials(words: readonly string[]): Record<string, CredentialSource> {
+  const entries = words
+    .map((word) => parseCredentialArgument(word))
+    .map(({ name, source }) => [name, source] as const);
+  return Object.fromEntries(entries);
+}

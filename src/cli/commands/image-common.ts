@@ -1,0 +1,61 @@
+import type { Descriptor, Platform, Reference, Store } from '../../oci/index.ts';
+import { ociError } from '../../oci/index.ts';
+import {
+  formatReference,
+  hostPlatform,
+  parsePlatform,
+  parseReference,
+  withDefaultTag,
+} from '../../oci/names/index.ts';
+import type { Argument, Flag, Flags } from '../types.ts';
+
+export const imageArgument: Argument = {
+  name: 'IMAGE',
+  required: true,
+  summary: 'reference of the image, e.g. ghcr.io/acme/tools:1.9',
+};
+
+export const platformFlag: Flag = {
+  name: 'platform',
+  type: 'string',
+  value: 'OS/ARCH',
+  summary: "the platform; without it this machine's",
+};
+
+export function platformOf(flags: Flags): Platform {
+  const text = flags.string('platform');
+  return text === undefined ? hostPlatform() : parsePlatform(text);
+}
+
+/** As the author means it: Docker Hub and `latest` filled in. @throws REFERENCE_INVALID */
+export function readReference(text: string): { readonly reference: Reference; readonly name: string } {
+  const reference = withDefaultTag(parseReference(text));
+  return { reference, name: formatReference(reference) };
+}
+
+/** @throws OCI_IMAGE_MISSING with the nearest name of the store */
+export async function findImage(
+  store: Store,
+  text: string,
+): Promise<{ readonly name: string; readonly descriptor: Descriptor }> {
+  const { name } = readReference(text);
+  const descriptor = await store.resolve(name);
+  if (descriptor !== undefined) {
+    return { name, descriptor };
+  }
+  const { didYouMean } = await import('../../document/index.ts');
+  const near = didYouMean(
+    name,
+    (await store.list()).map((image) => image.reference),
+  );
+  throw ociError('OCI_IMAGE_MISSING', `the store has no image ${name}`, {
+    hint: near === undefined ? `bring it with skycap image pull ${text}` : `did you mean ${near}?`,
+  });
+}
+
+/** The name is there, and layers of this platform are not. */
+export function missingPart(name: string, platform: string): Error {
+  return ociError('OCI_IMAGE_MISSING', `the store does not have all of ${name} for ${platform}`, {
+    hint: `bring it with skycap image pull ${name} --platform ${platform}`,
+  });
+}

@@ -1,0 +1,35 @@
+import { compose } from '../compose.ts';
+import { formatBytes } from '../render/units.ts';
+import type { Command } from '../types.ts';
+
+const day = 86_400_000;
+
+export const command: Command = {
+  path: 'image prune',
+  summary: 'remove what no image of the store needs',
+  description: 'Blobs and unpacked layers that no name, running pull, kept container or resumable run needs.',
+  arguments: [],
+  flags: [
+    {
+      name: 'older-than',
+      type: 'duration',
+      value: 'DURATION',
+      default: '1d',
+      summary: 'only what has been unused for longer than this',
+    },
+  ],
+  examples: [{ line: 'skycap image prune --older-than 7d', does: 'unused for a week' }],
+  async run({ flags }, context) {
+    await using rooms = compose(context);
+    const pruned = await (await rooms.store()).prune({
+      olderThanMs: flags.duration('older-than') ?? day,
+      keep: [],
+    });
+    await context.result({
+      data: pruned,
+      text: () =>
+        `removed ${pruned.blobs} blobs and ${pruned.layers} layers, ${formatBytes(pruned.freedBytes)} freed\n`,
+    });
+    return 0;
+  },
+};

@@ -1,0 +1,48 @@
+import { compose } from '../compose.ts';
+import { usage } from '../errors.ts';
+import { stateOf } from '../render/installation.ts';
+import type { Command } from '../types.ts';
+import { installationArgument, installationName, namespaceFlag } from './common.ts';
+import { findInstallation } from './records.ts';
+
+export const command: Command = {
+  path: 'installation delete',
+  summary: 'remove the records of an installation',
+  description:
+    'Removes the installation with its runs, logs, outputs and saved state. Nothing that the bundle made is undone: an installation that was not uninstalled is refused without `--force`.',
+  arguments: [installationArgument],
+  flags: [
+    namespaceFlag,
+    {
+      name: 'force',
+      type: 'switch',
+      own: true,
+      summary: 'also if it was never uninstalled; what it made stays behind',
+    },
+  ],
+  examples: [
+    { line: 'skycap uninstall my-app && skycap installation delete my-app', does: 'after uninstalling' },
+  ],
+  async run({ flags, arguments: [given] }, context) {
+    const namespace = flags.string('namespace');
+    await using rooms = compose(context, namespace === undefined ? {} : { namespace });
+    const state = await rooms.state();
+    const key = { namespace: await rooms.namespace(), name: await installationName(given, context) };
+    const installation = await findInstallation(state, key);
+    const current = stateOf(installation);
+    if (current === 'installed' && !flags.switch('force')) {
+      throw usage(
+        `installation ${key.name} is still installed`,
+        `run skycap uninstall ${key.name} first, or add --force and leave behind what it made`,
+      );
+    }
+    flags.given('force');
+    await using _lock = await state.lock(key, 'exclusive', { runId: '', action: 'delete' });
+    await state.deleteInstallation(key);
+    await context.result({
+      data: { deleted: { namespace: key.namespace, name: key.name, id: installation.id } },
+      text: () => `deleted installation ${key.name}\n`,
+    });
+    return 0;
+  },
+};

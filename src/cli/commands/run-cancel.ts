@@ -1,0 +1,76 @@
+import { hostname } from 'node:os';
+import { isSkycapError } from '../../kernel/index.ts';
+import type { InstallationKey, ManagedStateStore } from '../../state/index.ts';
+import { compose } from '../compose.ts';
+import { usage } from '../errors.ts';
+import type { Command } from '../types.ts';
+import { findRun } from './records.ts';
+
+export const command: Command = {
+  path: 'run cancel',
+  summary: 'cancel a run from another terminal',
+  description:
+    'Like Ctrl-C where it runs: the running steps get TERM and their grace time, then steps with `always` run. With `--kill` they are killed.',
+  arguments: [{ name: 'ID', required: true, summary: 'id of the run' }],
+  flags: [
+    { name: 'kill', type: 'switch', own: true, summary: 'kill the running steps at once' },
+    { name: 'no-wait', type: 'switch', summary: 'do not wait until the run has ended' },
+  ],
+  examples: [{ line: 'skycap run cancel ID', does: 'cancel and wait for its end' }],
+  async run({ flags, arguments: [id] }, context) {
+    await using rooms = compose(context);
+    const state = await rooms.state();
+    const run = await findRun(state, id as string);
+    const kill = flags.switch('kill');
+    const wait = !flags.switch('no-wait');
+    if (run.state !== 'running' && run.state !== 'pending') {
+      throw usage(`run ${run.id} has ended already (${run.state})`, `see skycap run show ${run.id}`);
+    }
+    const pid = await holderOf(state, { namespace: run.namespace, name: run.installation }, run.id);
+    context.host.signal(pid, 'SIGTERM');
+    if (kill) {
+      context.host.signal(pid, 'SIGTERM');
+    }
+    const last = wait ? await endOf(state, run.id, context.signal) : run.state;
+    await context.result({
+      data: { id: run.id, signalled: pid, state: last },
+      text: () => (wait ? `run ${run.id} ended: ${last}\n` : `asked run ${run.id} to end\n`),
+    });
+    return 0;
+  },
+};
+
+/** The process that carries the run out, from the lock that it holds. */
+async function holderOf(state: ManagedStateStore, key: InstallationKey, runId: string): Promise<number> {
+  try {
+    await (await state.lock(key, 'exclusive', { runId: '', action: 'cancel' }))[Symbol.asyncDispose]();
+  } catch (error) {
+    if (!isSkycapError(error, 'STATE_LOCKED')) {
+      throw error;
+    }
+    const {
+      pid,
+      host,
+      runId: holder,
+    } = (error.details ?? {}) as { pid?: number; host?: string; runId?: string };
+    if (holder === runId && host === hostname() && pid !== undefined) {
+      return pid;
+    }
+    if (holder === runId) {
+      throw usage(`run ${runId} runs on ${host}`, 'run the command there');
+    }
+    throw usage(`the process of run ${runId} cannot be told: ${error.message}`, 'end it where it runs');
+  }
+  throw usage(
+    `the process of run ${runId} is gone`,
+    'run the next action: it finds out how the run ended before it starts',
+  );
+}
+
+async function endOf(state: ManagedStateStore, runId: string, signal: AbortSignal): Promise<string> {
+  // The log ends with the run's record.
+  for await (const _line of state.readLog(runId, { follow: true, signal })) {
+    // only the end counts
+  }
+  return (await findRun(state, runId)).state;
+}

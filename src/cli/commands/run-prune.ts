@@ -1,0 +1,73 @@
+import { compose } from '../compose.ts';
+import { usage } from '../errors.ts';
+import { runJson, runTable } from '../render/run.ts';
+import type { Command } from '../types.ts';
+import { namespaceFlag } from './common.ts';
+import { findInstallation } from './records.ts';
+
+export const command: Command = {
+  path: 'run prune',
+  summary: 'remove old runs with their logs',
+  description: 'Runs that go on, the last run of each installation and the last value of each output stay.',
+  arguments: [],
+  flags: [
+    namespaceFlag,
+    { name: 'all-namespaces', type: 'switch', summary: 'of all namespaces' },
+    {
+      name: 'installation',
+      short: 'i',
+      type: 'string',
+      value: 'NAME',
+      summary: 'only those of this installation',
+    },
+    {
+      name: 'older-than',
+      type: 'duration',
+      value: 'DURATION',
+      summary: 'those that ended longer ago than this, e.g. 30d',
+    },
+    { name: 'keep', type: 'integer', value: 'N', summary: 'all but the last N of each installation' },
+    { name: 'dry-run', type: 'switch', summary: 'only list what would be removed' },
+  ],
+  examples: [
+    { line: 'skycap run prune --older-than 30d --keep 10', does: 'older than a month, beyond the last ten' },
+  ],
+  async run({ flags }, context) {
+    const wanted = flags.string('namespace');
+    const olderThanMs = flags.duration('older-than');
+    const keep = flags.integer('keep');
+    if (olderThanMs === undefined && keep === undefined) {
+      throw usage('run prune needs to know which runs', 'add --older-than 30d, --keep 10 or both');
+    }
+    await using rooms = compose(context, wanted === undefined ? {} : { namespace: wanted });
+    const state = await rooms.state();
+    const namespace = await rooms.namespace();
+    const name = flags.string('installation');
+    const isAll = flags.switch('all-namespaces');
+    const filter =
+      name !== undefined
+        ? { installationId: (await findInstallation(state, { namespace, name })).id }
+        : isAll
+          ? {}
+          : { namespace };
+    const runs = await state.listRuns(filter);
+    const now = context.host.now();
+    const byInstallation = Map.groupBy(runs, (run) => run.installationId);
+    const doomed = [...byInstallation.values()].flatMap((list) =>
+      list
+        .slice(0, list.length - Math.max(1, keep ?? 1))
+        .filter((run) => run.finished !== undefined && run.state !== 'running' && run.state !== 'pending')
+        .filter((run) => olderThanMs === undefined || now - Date.parse(run.finished as string) > olderThanMs),
+    );
+    const isDry = flags.switch('dry-run');
+    if (!isDry && doomed.length > 0) {
+      await state.deleteRuns(doomed.map((run) => run.id));
+    }
+    await context.result({
+      data: { removed: isDry ? [] : doomed.map(runJson), wouldRemove: isDry ? doomed.map(runJson) : [] },
+      text: () =>
+        `${isDry ? 'would remove' : 'removed'} ${doomed.length} runs\n${doomed.length === 0 ? '' : runTable(doomed, now)}`,
+    });
+    return 0;
+  },
+};

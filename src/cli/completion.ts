@@ -1,0 +1,198 @@
+import { didYouMean } from '../document/index.ts';
+import { usage } from './errors.ts';
+import { flagsOf } from './parse/flags.ts';
+import type { CommandEntry, Flag } from './types.ts';
+
+interface Row {
+  /** Canonical words and each other way to say them. */
+  readonly paths: readonly string[];
+  readonly summary: string;
+  readonly flags: readonly Flag[];
+  readonly choices: readonly string[];
+  readonly takesFiles: boolean;
+}
+
+const shells: Readonly<Record<string, (rows: readonly Row[]) => string>> = { bash, zsh, fish };
+
+/** The script for a shell, made from the declarations. @throws USAGE for another shell */
+export async function completionScript(shell: string, entries: readonly CommandEntry[]): Promise<string> {
+  const write = shells[shell];
+  if (write === undefined) {
+    const near = didYouMean(shell, Object.keys(shells));
+    throw usage(
+      `there is no completion for ${JSON.stringify(shell)}`,
+      near === undefined ? 'use bash, zsh or fish' : `did you mean ${near}?`,
+    );
+  }
+  const rows = await Promise.all(
+    entries.map(async (entry) => {
+      const command = await entry.load();
+      return {
+        paths: [entry.path, ...entry.aliases],
+        summary: entry.summary,
+        flags: flagsOf(command).filter((flag) => flag.hidden !== true),
+        choices: command.arguments[0]?.choices ?? [],
+        takesFiles: command.arguments.some((argument) => /FILE|FOLDER|PATH/.test(argument.name)),
+      };
+    }),
+  );
+  return write(rows);
+}
+
+/** What may follow each beginning of a command: `image` → `pull push …`. */
+function tree(rows: readonly Row[]): Map<string, Map<string, string>> {
+  const children = new Map<string, Map<string, string>>();
+  for (const { paths, summary } of rows) {
+    for (const path of paths) {
+      const words = path.split(' ');
+      for (const [depth, word] of words.entries()) {
+        const parent = words.slice(0, depth).join(' ');
+        const under = children.get(parent) ?? new Map<string, string>();
+        const isWhole = depth === words.length - 1;
+        if (isWhole || !under.has(word)) {
+          under.set(word, isWhole ? summary : `commands of ${word}`);
+        }
+        children.set(parent, under);
+      }
+    }
+  }
+  return children;
+}
+
+function flagWords(flags: readonly Flag[]): string[] {
+  return flags.flatMap((flag) => [`--${flag.name}`, ...(flag.short === undefined ? [] : [`-${flag.short}`])]);
+}
+
+function bash(rows: readonly Row[]): string {
+  const groups = [...tree(rows)].map(
+    ([path, words]) => `    '${path}') words='${[...words.keys()].join(' ')}' ;;`,
+  );
+  const commands = rows.map(({ paths, flags, choices }) => {
+    const patterns = paths.map((path) => `'${path}'`).join('|');
+    return `    ${patterns}) words='${[...choices, ...flagWords(flags)].join(' ')}' ;;`;
+  });
+  const values = choiceCases(rows).map(
+    ([flag, words]) => `    ${flag}) COMPREPLY=($(compgen -W '${words.join(' ')}' -- "$current")); return ;;`,
+  );
+  return `# bash completion for skycap
+_skycap() {
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} path='' word words=''
+  case $previous in
+${values.join('\n')}
+  esac
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case $word in -*) continue ;; esac
+    case " $(_skycap_words "$path") " in
+      *" $word "*) path="\${path:+$path }$word" ;;
+    esac
+  done
+  words="$(_skycap_words "$path")"
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  [ \${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
+}
+_skycap_words() {
+  local words=''
+  case $1 in
+${groups.join('\n')}
+${commands.join('\n')}
+  esac
+  printf '%s' "$words"
+}
+complete -o filenames -F _skycap skycap
+`;
+}
+
+/** Flags with a fixed set of values, where all commands agree on it. */
+function choiceCases(rows: readonly Row[]): (readonly [string, readonly string[]])[] {
+  const found = new Map<string, Set<string>>();
+  for (const flag of rows.flatMap((row) => row.flags)) {
+    for (const choice of flag.choices ?? []) {
+      const set = found.get(`--${flag.name}`) ?? new Set();
+      found.set(`--${flag.name}`, set.add(choice));
+    }
+  }
+  return [...found].map(([name, set]) => [name, [...set]] as const);
+}
+
+function zsh(rows: readonly Row[]): string {
+  const groups = [...tree(rows)].map(([path, words]) => {
+    const items = [...words].map(([word, summary]) => `'${word}:${quote(summary)}'`).join(' ');
+    return `    '${path}') items=(${items}) ;;`;
+  });
+  const commands = rows.map(({ paths, flags }) => {
+    const patterns = paths.map((path) => `'${path}'`).join('|');
+    const items = flags.map((flag) => `'--${flag.name}:${quote(flag.summary)}'`).join(' ');
+    return `    ${patterns}) flags=(${items}) ;;`;
+  });
+  return `#compdef skycap
+_skycap() {
+  local path='' word candidate
+  local -a items flags
+  _skycap_fill ''
+  for word in \${words[2,CURRENT-1]}; do
+    [[ $word == -* ]] && continue
+    candidate="\${path:+$path }$word"
+    if (( \${items[(I)$word:*]} )); then
+      path=$candidate
+      _skycap_fill "$path"
+    fi
+  done
+  (( $#items )) && _describe 'command' items
+  (( $#flags )) && _describe 'flag' flags
+  (( $#items )) || _files
+}
+_skycap_fill() {
+  items=()
+  flags=()
+  case $1 in
+${groups.join('\n')}
+  esac
+  case $1 in
+${commands.join('\n')}
+  esac
+}
+if [ "$funcstack[1]" = _skycap ]; then _skycap "$@"; else compdef _skycap skycap; fi
+`;
+}
+
+function quote(text: string): string {
+  return text.replaceAll("'", "'\\''").replaceAll(':', '\\:');
+}
+
+function fish(rows: readonly Row[]): string {
+  const lines = ['# fish completion for skycap'];
+  for (const [path, words] of tree(rows)) {
+    const condition = path === '' ? '__fish_use_subcommand' : fishPath(path);
+    for (const [word, summary] of words) {
+      lines.push(`complete -c skycap -f -n '${condition}' -a '${word}' -d '${fishQuote(summary)}'`);
+    }
+  }
+  for (const { paths, flags } of rows) {
+    for (const flag of flags) {
+      const short = flag.short === undefined ? '' : ` -s ${flag.short}`;
+      const value =
+        flag.type === 'switch' || flag.type === 'optional'
+          ? ''
+          : flag.choices === undefined
+            ? ' -r'
+            : ` -x -a '${flag.choices.join(' ')}'`;
+      for (const path of paths) {
+        lines.push(
+          `complete -c skycap -n '${fishPath(path)}' -l ${flag.name}${short}${value} -d '${fishQuote(flag.summary)}'`,
+        );
+      }
+    }
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+function fishPath(path: string): string {
+  return path
+    .split(' ')
+    .map((word) => `__fish_seen_subcommand_from ${word}`)
+    .join('; and ');
+}
+
+function fishQuote(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll("'", "\\'");
+}

@@ -1,0 +1,76 @@
+import { userInfo } from 'node:os';
+import type { ImageAccess } from '../images/index.ts';
+import type { LayoutStore, RegistryClient } from '../oci/index.ts';
+import type { LoadedSettings, SettingsFlags } from '../settings/index.ts';
+import type { ManagedStateStore } from '../state/index.ts';
+import type { Context } from './types.ts';
+import { version } from './version.ts';
+
+/** What commands work with, each made when it is first asked for, and all let go together. */
+export interface Composition extends AsyncDisposable {
+  settings(): Promise<LoadedSettings>;
+  state(): Promise<ManagedStateStore>;
+  store(): Promise<LayoutStore>;
+  registry(): Promise<RegistryClient>;
+  images(): Promise<ImageAccess>;
+  /** The namespace of `-n`, else the configured one. */
+  namespace(): Promise<string>;
+  /** Keeps something that must be disposed when the command ends. */
+  own<T extends AsyncDisposable>(thing: T): T;
+}
+
+export function compose(context: Context, flags: SettingsFlags = {}): Composition {
+  const owned = new AsyncDisposableStack();
+  const settings = once(async () => {
+    const { loadSettings } = await (await import('../settings/index.ts')).loadSettingsReader();
+    return await loadSettings({
+      env: context.host.env,
+      flags,
+      uid: context.host.uid,
+      home: userInfo().homedir,
+    });
+  });
+  const state = once(async () => {
+    const { openState } = await import('../state/index.ts');
+    return owned.use(await openState({ directory: (await settings()).settings.state.directory }));
+  });
+  const store = once(async () => {
+    const { openStore } = await (await import('../oci/index.ts')).loadStore();
+    return owned.use(await openStore({ directory: (await settings()).settings.store.directory }));
+  });
+  const registry = once(async () => {
+    const { loadRegistryClient } = await import('../oci/registry/index.ts');
+    const { createRegistryClient } = await loadRegistryClient();
+    const { registries } = (await settings()).settings;
+    return owned.use(createRegistryClient({ rules: registries, userAgent: `skycap/${version}` }));
+  });
+  const images = once(async () => {
+    const { loadImages } = await import('../oci/index.ts');
+    const { imageAccess } = await import('./compose-images.ts');
+    const { signal, emit } = context;
+    return imageAccess({
+      registry: await registry(),
+      store: await store(),
+      images: await loadImages(),
+      transfer: { signal, emit },
+    });
+  });
+  return {
+    settings,
+    state,
+    store,
+    registry,
+    images,
+    namespace: async () => (await settings()).settings.namespace,
+    own: (thing) => owned.use(thing),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
+}

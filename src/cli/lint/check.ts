@@ -1,0 +1,71 @@
+import { rename, rm, stat, writeFile } from 'node:fs/promises';
+import { relative } from 'node:path';
+import { type Bundle, bundleError, loadBundle } from '../../bundle/index.ts';
+import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
+import { readUserFile } from '../commands/common.ts';
+import type { Context } from '../types.ts';
+
+export interface Checked {
+  readonly bundle: Bundle | undefined;
+  readonly source: string;
+  /** In file order. */
+  readonly problems: readonly Problem[];
+}
+
+/** Fixes can lay bare other fixes; a file that still changes after this many rounds is one of ours to mend. */
+const MAX_ROUNDS = 10;
+
+/** @throws BUNDLE_NOT_FOUND, FILE_UNREADABLE */
+export async function readBundleText(file: string): Promise<string> {
+  if ((await stat(file).catch(() => undefined)) === undefined) {
+    throw bundleError('BUNDLE_NOT_FOUND', `there is no ${file}`, {
+      hint: 'name the file with --file, or start a bundle with skycap create',
+      place: { file },
+    });
+  }
+  return (await readUserFile(file, 'bundle')).toString('utf8');
+}
+
+export async function checkSource(source: string, file: string): Promise<Checked> {
+  const { parseBundle, lintSource } = await loadBundle();
+  const { bundle } = parseBundle(source, { file });
+  return { bundle, source, problems: [...(await lintSource(source, { file }))].sort(byPlace) };
+}
+
+/** Applies fixes until there are none left. The source is unchanged where nothing could be mended. */
+export async function fixSource(source: string, file: string): Promise<Checked & { readonly fixed: number }> {
+  let checked = await checkSource(source, file);
+  let fixed = 0;
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const fixes = checked.problems.flatMap((problem) => (problem.fix === undefined ? [] : [problem.fix]));
+    const mended = applyEdits(checked.source, mergeFixes(fixes));
+    if (mended === checked.source) {
+      break;
+    }
+    fixed += fixes.length;
+    checked = await checkSource(mended, file);
+  }
+  return { ...checked, fixed };
+}
+
+/** Whole or not at all, with the mode of the old file. */
+export async function replaceFile(file: string, text: string): Promise<void> {
+  const { mode } = await stat(file);
+  const part = `${file}.skycap-part`;
+  try {
+    await writeFile(part, text, { mode: mode & 0o777, flag: 'wx' });
+    await rename(part, file);
+  } finally {
+    await rm(part, { force: true });
+  }
+}
+
+/** How a file is named in messages: relative where it lies below the working folder. */
+export function shownName(file: string, context: Context): string {
+  const name = relative(context.host.cwd, file);
+  return name === '' || name.startsWith('..') ? file : name;
+}
+
+function byPlace(a: Problem, b: Problem): number {
+  return (a.place.line ?? 0) - (b.place.line ?? 0) || (a.place.column ?? 0) - (b.place.column ?? 0);
+}

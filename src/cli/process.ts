@@ -1,0 +1,159 @@
+import { isatty } from 'node:tty';
+import { kernelError } from '../kernel/index.ts';
+import { type Controls, runProgram } from './program.ts';
+import { reportOf } from './render/error.ts';
+import type { Host, Output } from './types.ts';
+
+type Process = typeof process;
+
+/** Makes the host out of the process, runs the program and leaves with its exit code. */
+export async function start(proc: Process): Promise<void> {
+  const interrupts = listenForInterrupts(proc);
+  const unexpected = (error: unknown): void => {
+    const { message, exitCode } = reportOf(error, false);
+    proc.stderr.write(`error [INTERNAL] ${message}\n`);
+    proc.exit(exitCode);
+  };
+  proc.on('uncaughtException', unexpected);
+  proc.on('unhandledRejection', unexpected);
+  const exitCode = await runProgram(hostOf(proc), interrupts);
+  proc.exit(exitCode);
+}
+
+function hostOf(proc: Process): Host {
+  return {
+    argv: proc.argv.slice(2),
+    env: proc.env,
+    cwd: proc.cwd(),
+    get stdout() {
+      return outputOf(proc.stdout);
+    },
+    get stderr() {
+      return outputOf(proc.stderr);
+    },
+    stdin: {
+      get isTerminal() {
+        return isatty(0);
+      },
+      line: (hidden) => readLine(proc, hidden),
+      bytes: () => proc.stdin,
+    },
+    now: () => Date.now(),
+    pid: proc.pid,
+    uid: proc.geteuid?.() ?? 0,
+    signal: (pid, signal) => {
+      proc.kill(pid, signal);
+    },
+  };
+}
+
+/** Raw mode shows nothing; then Ctrl-C and erasing are ours to obey. */
+async function readLine(proc: Process, hidden: boolean): Promise<string | undefined> {
+  const { stdin } = proc;
+  if (hidden) {
+    stdin.setRawMode(true);
+  }
+  let text = '';
+  try {
+    for await (const chunk of stdin) {
+      for (const character of String(chunk)) {
+        if (character === '\u0003') {
+          proc.kill(proc.pid, 'SIGINT');
+          return undefined;
+        }
+        if (character === '\r' || character === '\n') {
+          return text;
+        }
+        text = character === '\u007f' ? text.slice(0, -1) : character === '\u0004' ? text : text + character;
+      }
+    }
+    return text === '' ? undefined : text;
+  } finally {
+    if (hidden) {
+      stdin.setRawMode(false);
+      proc.stderr.write('\n');
+    }
+  }
+}
+
+type Stream = Process['stdout'] | Process['stderr'];
+
+const outputs = new WeakMap<object, Output>();
+
+/** One adapter a stream. A reader that went away (`| head`) ends the writing, not the work. */
+function outputOf(stream: Stream): Output {
+  const known = outputs.get(stream);
+  if (known !== undefined) {
+    return known;
+  }
+  const broken = new AbortController();
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE' && error.code !== 'ERR_STREAM_DESTROYED') {
+      throw error;
+    }
+    broken.abort();
+  });
+  const output: Output = {
+    isTerminal: stream.isTTY === true,
+    get columns() {
+      return stream.columns ?? 80;
+    },
+    get rows() {
+      return stream.rows ?? 24;
+    },
+    write(chunk) {
+      if (!broken.signal.aborted) {
+        stream.write(chunk);
+      }
+    },
+    flush: () =>
+      new Promise((resolve) => {
+        if (broken.signal.aborted || stream.writableLength === 0) {
+          resolve();
+        } else {
+          stream.write('', () => resolve());
+        }
+      }),
+    broken: broken.signal,
+  };
+  outputs.set(stream, output);
+  return output;
+}
+
+/**
+ * The first signal aborts with grace, the second kills, the third leaves at once. Terminals that hang up and
+ * supervisors that say TERM count like Ctrl-C.
+ */
+function listenForInterrupts(proc: Process): Controls {
+  const cancel = new AbortController();
+  const kill = new AbortController();
+  const listeners = new Set<(count: number) => void>();
+  let count = 0;
+  const interrupt = (): void => {
+    count++;
+    if (count > 2) {
+      proc.exit(130);
+    }
+    for (const listener of listeners) {
+      listener(count);
+    }
+    const reason = kernelError('CANCELLED', 'cancelled', { hint: 'run the command again to go on' });
+    (count === 1 ? cancel : kill).abort(reason);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    proc.on(signal, interrupt);
+  }
+  return {
+    signal: cancel.signal,
+    kill: kill.signal,
+    onInterrupt(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    every(milliseconds, tick) {
+      const timer = setInterval(tick, milliseconds);
+      timer.unref();
+      return () => clearInterval(timer);
+    },
+  };
+}

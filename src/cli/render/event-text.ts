@@ -1,0 +1,170 @@
+import type { Event } from '../../kernel/index.ts';
+import { escapeLine, escapeTerminal, neutraliseWorkflowCommands } from '../../kernel/index.ts';
+import type { OciEvent } from '../../oci/index.ts';
+import type { RunEvent } from '../../run/index.ts';
+import type { Style } from '../types.ts';
+import type { LineBuffer } from './lines.ts';
+import { type Color, paint } from './style.ts';
+import { formatBytes, formatDuration, shortDigest } from './units.ts';
+
+export type Level = 'debug' | 'info' | 'warning' | 'error';
+export const levels: readonly Level[] = ['debug', 'info', 'warning', 'error'];
+
+export interface EventLine {
+  readonly level: Level;
+  readonly text: string;
+}
+
+type Known = RunEvent | OciEvent;
+
+/**
+ * What the plain view, and the part above the live view, says of an event. Steps' output is `STEP | text` and their
+ * fate `step STEP: …`, so that both can be found with grep. Unknown events are told by their fields.
+ */
+export function eventLines(
+  event: Event,
+  buffer: LineBuffer,
+  style: Pick<Style, 'color' | 'ci'>,
+): readonly EventLine[] {
+  const known = event as Known;
+  if (known.type === 'step.output') {
+    return buffer
+      .add(`${known.step}\n${known.stream}`, known.text)
+      .map((line) => outputLine(known.step, line, style));
+  }
+  if (known.type === 'step.finished' || known.type === 'step.retrying') {
+    const rest = ['stdout', 'stderr'].flatMap((stream) => buffer.flush(`${known.step}\n${stream}`));
+    return [...rest.map((line) => outputLine(known.step, line, style)), toLine(known, style)];
+  }
+  return [toLine(known, style)];
+}
+
+function outputLine(step: string, line: string, style: Pick<Style, 'color' | 'ci'>): EventLine {
+  const name = paint(style, 'cyan', escapeLine(step));
+  return { level: 'info', text: `${name} | ${neutraliseWorkflowCommands(escapeTerminal(line), style.ci)}` };
+}
+
+function toLine(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
+  const { level, text } = say(event, style);
+  return { level, text: neutraliseWorkflowCommands(text, style.ci) };
+}
+
+function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
+  switch (event.type) {
+    case 'run.started': {
+      const count = `${event.steps.length} ${event.steps.length === 1 ? 'step' : 'steps'}`;
+      const where = event.namespace === '' ? '' : ` in namespace ${escapeLine(event.namespace)}`;
+      const head = `${escapeLine(event.action)} ${escapeLine(event.installation)}${where}`;
+      const what = `${escapeLine(event.bundle)} ${escapeLine(event.version)}, ${count} on ${escapeLine(event.engine)}`;
+      return info(`${paint(style, 'bold', head)}: ${what}, run ${event.runId}`);
+    }
+    case 'step.started': {
+      const again = event.attempt > 1 ? `, attempt ${event.attempt}` : '';
+      return info(
+        `${stepName(event.step)}: started: ${escapeLine(event.description)} (${escapeLine(event.image)})${again}`,
+      );
+    }
+    case 'step.running':
+      return debug(`${stepName(event.step)}: running`);
+    case 'step.retrying':
+      return warn(
+        `${stepName(event.step)}: exit code ${event.exitCode}, tried again in ${formatDuration(event.delayMs)}`,
+        style,
+      );
+    case 'step.skipped':
+      return info(`${stepName(event.step)}: skipped: ${escapeLine(event.reason)}`);
+    case 'step.finished':
+      return stepFinished(event, style);
+    case 'step.kept':
+      return info(`${stepName(event.step)}: container kept, shell: ${event.shell.map(shellWord).join(' ')}`);
+    case 'output.collected':
+      return info(
+        `output ${escapeLine(event.name)}${event.sensitive ? ' (sensitive)' : ` = ${outputValue(event.value)}`}`,
+      );
+    case 'run.finished': {
+      const color = event.state === 'succeeded' ? 'green' : 'red';
+      const why = event.message === undefined ? '' : `: ${escapeLine(event.message)}`;
+      const text = `run ${event.runId}: ${paint(style, color, event.state)} in ${formatDuration(event.durationMs)}${why}`;
+      return { level: event.state === 'succeeded' ? 'info' : 'error', text };
+    }
+    case 'notice':
+      return info(`note: ${escapeLine(event.message)}`);
+    case 'engine.notice':
+      return info(`note: ${escapeLine(event.message)}`);
+    case 'warning':
+      return warn(`[${escapeLine(event.code)}] ${escapeLine(event.message)}`, style, 'warning: ');
+    case 'engine.image':
+      return debug(`image ${escapeLine(event.image)}: ${event.phase}`);
+    case 'image.resolved':
+      return info(`image ${escapeLine(event.reference)} is ${event.digest}`);
+    case 'image.pulling':
+      return info(
+        `image ${escapeLine(event.reference)}: pulling ${event.layers} layers, ${formatBytes(event.sizeBytes)}`,
+      );
+    case 'image.pulled':
+      return info(`image ${escapeLine(event.reference)}: pulled ${shortDigest(event.digest)}`);
+    case 'blob.progress':
+      return debug(
+        `blob ${shortDigest(event.digest)}: ${formatBytes(event.doneBytes)} of ${formatBytes(event.sizeBytes)}`,
+      );
+    case 'blob.retry':
+      return warn(
+        `blob ${shortDigest(event.digest)}: ${escapeLine(event.reason)}, resumed at ${formatBytes(event.offset)}`,
+        style,
+      );
+    case 'layer.unpacked':
+      return debug(`layer ${shortDigest(event.diffId)}: unpacked ${event.entries} entries`);
+    default:
+      return unknownEvent(event);
+  }
+}
+
+/** An event of a room or version that this view does not know. */
+function unknownEvent(event: Event): EventLine {
+  const { type, ...fields } = event as Event & Record<string, unknown>;
+  const words = Object.entries(fields).map(
+    ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  return info(escapeLine([type, ...words].join(' ')));
+}
+
+function stepFinished(
+  event: Extract<RunEvent, { type: 'step.finished' }>,
+  style: Pick<Style, 'color' | 'ci'>,
+): EventLine {
+  const isGood = event.state === 'succeeded' || event.ignored === true;
+  const color: Color = event.state === 'succeeded' ? 'green' : event.ignored === true ? 'yellow' : 'red';
+  const code =
+    event.exitCode === undefined || event.exitCode === 0 ? '' : ` with exit code ${event.exitCode}`;
+  const ignored = event.ignored === true ? ' (ignored)' : '';
+  const why = event.message === undefined ? '' : `: ${escapeLine(event.message)}`;
+  const state = paint(style, color, event.state);
+  const text = `${stepName(event.step)}: ${state}${code} in ${formatDuration(event.durationMs)}${ignored}${why}`;
+  return { level: isGood ? 'info' : 'error', text };
+}
+
+function outputValue(value: unknown): string {
+  const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
+  return escapeLine(text.length > 200 ? `${text.slice(0, 200)}…` : text);
+}
+
+function stepName(step: string): string {
+  return `step ${escapeLine(step)}`;
+}
+
+/** A word as a POSIX shell would read it back. */
+export function shellWord(word: string): string {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+function info(text: string): EventLine {
+  return { level: 'info', text };
+}
+
+function debug(text: string): EventLine {
+  return { level: 'debug', text };
+}
+
+function warn(text: string, style: Pick<Style, 'color' | 'ci'>, prefix = ''): EventLine {
+  return { level: 'warning', text: `${paint(style, 'yellow', prefix)}${text}` };
+}

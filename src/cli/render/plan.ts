@@ -1,0 +1,126 @@
+import { escapeLine, escapeTerminal } from '../../kernel/index.ts';
+import type { Late, Plan, PlanCommand, PlanStep } from '../../plan/index.ts';
+import type { Style } from '../types.ts';
+import { shellWord } from './event-text.ts';
+import { paint } from './style.ts';
+import { properties, section, table } from './table.ts';
+import { formatDuration } from './units.ts';
+
+/** The plan that would run: order, digests, commands, names (never values) that each step sees, consents. */
+export function planText(plan: Plan, gaps: readonly string[], style: Style): string {
+  const images = Object.entries(plan.images);
+  return [
+    `${paint(style, 'bold', `${plan.action} ${escapeLine(plan.installation.name)}`)}: ${escapeLine(plan.bundle.name)} ${escapeLine(plan.bundle.version)}, nothing was run\n`,
+    section(
+      'Images',
+      images.length === 0
+        ? ''
+        : table(
+            ['NAME', 'REFERENCE', 'DIGEST'],
+            images.map(([name, { image }]) => [name, image.reference, image.manifestDigest]),
+          ),
+    ),
+    section(
+      'Steps',
+      plan.steps.length === 0
+        ? 'none\n'
+        : plan.steps.map((step, index) => stepText(step, index, style)).join(''),
+    ),
+    section(
+      'Consents',
+      plan.consents
+        .map(
+          ({ kind, image, steps, granted, meaning }) =>
+            `${granted ? 'granted' : paint(style, 'red', 'missing')}  ${kind} for image ${escapeLine(image)} (${meaning}), steps ${steps.map(escapeLine).join(', ')}\n`,
+        )
+        .join(''),
+    ),
+    section('What this engine does not keep', gaps.map((gap) => `${escapeLine(gap)}\n`).join('')),
+  ].join('');
+}
+
+function stepText(step: PlanStep, index: number, style: Style): string {
+  const { sees } = step;
+  const details: (readonly [string, string | undefined])[] = [
+    ['image', step.image],
+    ['after', step.needs.length === 0 ? undefined : step.needs.join(', ')],
+    ['when', step.when === undefined ? undefined : lateText(step.when)],
+    ['folder', lateText(step.dir)],
+    ['command', step.command.kind === 'argv' ? step.command.argv.map(lateWord).join(' ') : undefined],
+    [
+      'with',
+      step.with === undefined
+        ? undefined
+        : step.with.sensitive
+          ? '(sensitive)'
+          : JSON.stringify(step.with.tree),
+    ],
+    ['environment', Object.keys(step.env).length === 0 ? undefined : Object.keys(step.env).join(', ')],
+    ['parameters', sees.parameters.length === 0 ? undefined : sees.parameters.join(', ')],
+    ['credentials', sees.credentials.length === 0 ? undefined : sees.credentials.join(', ')],
+    ['outputs seen', sees.outputs.length === 0 ? undefined : sees.outputs.join(', ')],
+    ['inputs', sees.inputs.length === 0 ? undefined : sees.inputs.join(', ')],
+    [
+      'gives',
+      step.outputs.length === 0
+        ? undefined
+        : step.outputs.map(({ name, sensitive }) => (sensitive ? `${name} (sensitive)` : name)).join(', '),
+    ],
+    ['timeout', step.timeoutMs === undefined ? undefined : formatDuration(step.timeoutMs)],
+    ['attempts', step.retry === undefined ? undefined : String(step.retry.attempts)],
+    ['always', step.always ? 'yes' : undefined],
+  ];
+  const head = `${index + 1}. ${paint(style, 'bold', escapeLine(step.id))}  ${escapeLine(lateText(step.description))}\n`;
+  return (
+    head +
+    indent(properties(details)) +
+    (step.command.kind === 'script' ? indent(scriptText(step.command)) : '')
+  );
+}
+
+function scriptText(command: Extract<PlanCommand, { kind: 'script' }>): string {
+  const shell = command.interpreter.length === 0 ? '' : ` (${command.interpreter.join(' ')})`;
+  const bindings = command.bindings
+    .map(({ variable, value }) => `  ${variable} = ${lateText(value)}\n`)
+    .join('');
+  const lines = escapeTerminal(command.text)
+    .trimEnd()
+    .split('\n')
+    .map((line) => `  ${line}\n`)
+    .join('');
+  return `script${shell}:\n${lines}${bindings === '' ? '' : `where:\n${bindings}`}`;
+}
+
+function lateWord(late: Late): string {
+  return 'value' in late
+    ? shellWord(typeof late.value === 'string' ? late.value : JSON.stringify(late.value))
+    : lateText(late);
+}
+
+/** A value that only the run can know is told by where it comes from: `⟨output ip of apply⟩`. */
+export function lateText(late: Late): string {
+  if ('value' in late) {
+    return escapeLine(typeof late.value === 'string' ? late.value : JSON.stringify(late.value));
+  }
+  return escapeLine(
+    late.template.replace(
+      /\$\{\s*([^}]*?)\s*\}|\{\{\s*(.*?)\s*\}\}/g,
+      (_, dollar?: string, mustache?: string) => `⟨${nameOf(dollar ?? mustache ?? '')}⟩`,
+    ),
+  );
+}
+
+function nameOf(expression: string): string {
+  const output = /^(?:bundle\.)?outputs\.([\w-]+)$/.exec(expression);
+  if (output !== null) {
+    return `output ${output[1]}`;
+  }
+  const step = /^steps\.([\w-]+)\.outputs\.([\w-]+)$/.exec(expression);
+  return step === null
+    ? expression.replace(/^bundle\.(parameter|credential)s\./, '$1 ')
+    : `output ${step[2]} of ${step[1]}`;
+}
+
+function indent(text: string): string {
+  return text.replace(/^(?=.)/gm, '   ');
+}
