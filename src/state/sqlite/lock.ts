@@ -52,6 +52,8 @@ function tryLock(path: string, mode: 'exclusive' | 'shared'): DatabaseSync | und
   let connection: DatabaseSync | undefined;
   try {
     connection = new DatabaseSync(path, { timeout: 0 });
+    // Nothing is ever written: no journal file beside it that a killed holder would leave.
+    connection.exec('PRAGMA journal_mode = MEMORY');
     if (mode === 'exclusive') connection.exec('BEGIN EXCLUSIVE');
     // A read transaction holds a SHARED lock from its first read to its end.
     else connection.exec('BEGIN; SELECT count(*) FROM sqlite_schema');
