@@ -18,3 +18,14 @@ export {
   LONGEST_ARGUMENT,
 } from './tree.ts';
 export type * from './types.ts';
+export type { ArgvFinding } from './shell/argv.ts';
+export type { Binding, BindOptions, BoundScript, ScriptFinding, ScriptFix } from './shell/bind.ts';
+export type { ScriptInterpreter } from './shell/shebang.ts';
+
+/**
+ * Loads what reads scripts: `bindScript`, `renderPrologue`, `checkArgv`, `shellOf`, `quoteForShell`. Only bundles
+ * with expressions in scripts or command lines need it.
+ */
+export function loadShell(): Promise<typeof import('./shell/load.ts')> {
+  return import('./shell/load.ts');
+}
