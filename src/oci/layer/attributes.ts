@@ -3,6 +3,9 @@ import { showPath, type TarEntry } from './entry.ts';
 import { unsafe } from './limits.ts';
 
 const CAPABILITY = 'security.capability';
+const ACL = 'system.posix_acl_access';
+const DEFAULT_ACL = 'system.posix_acl_default';
+const ACL_NAMED = new Set([0x02, 0x08]);
 const MAX_ID = 0xffff_fffe;
 
 /** @throws OCI_LAYER_UNSAFE for an owner that is not in the map */
@@ -16,7 +19,7 @@ export function shiftId(id: number, map: IdMap | undefined, entry: TarEntry): nu
 }
 
 /**
- * What may stand on disk: `user.*` and file capabilities. `trusted.*`, `user.overlay.*` and the rest of `security.*`
+ * What may stand on disk: `user.*`, access control lists and file capabilities. `trusted.*`, `user.overlay.*` and the rest of `security.*`
  * steer overlayfs and the host's security modules, so they are dropped (docs/security.md).
  */
 export function keepXattrs(entry: TarEntry, map: IdMap | undefined): ReadonlyMap<string, Buffer> | undefined {
@@ -36,6 +39,7 @@ function keepXattr(
   value: Buffer,
   { entry, map }: { readonly entry: TarEntry; readonly map: IdMap | undefined },
 ): Buffer | undefined {
+  if (name === ACL || name === DEFAULT_ACL) return shiftAcl(value, map, entry);
   if (name === CAPABILITY) return entry.type === 'file' ? shiftCapability(value, map) : undefined;
   if (!name.startsWith('user.') || name.startsWith('user.overlay.')) return undefined;
   // The kernel refuses user.* on everything else.
@@ -59,5 +63,17 @@ export function shiftCapability(value: Buffer, map: IdMap | undefined): Buffer |
   const root = revision === 3 && value.length >= 24 ? value.readUInt32LE(20) : 0;
   if (root >= map.size) return undefined;
   shifted.writeUInt32LE(map.hostBase + root, 20);
+  return shifted;
+}
+
+/** linux/posix_acl_xattr.h: a version and entries of tag, permissions and id; users and groups by name have ids. */
+function shiftAcl(value: Buffer, map: IdMap | undefined, entry: TarEntry): Buffer | undefined {
+  if (entry.type === 'symlink' || value.length < 4 || (value.length - 4) % 8 !== 0) return undefined;
+  if (value.readUInt32LE(0) !== 2) return undefined;
+  const shifted = Buffer.from(value);
+  for (let at = 4; at < shifted.length; at += 8) {
+    if (!ACL_NAMED.has(shifted.readUInt16LE(at))) continue;
+    shifted.writeUInt32LE(shiftId(shifted.readUInt32LE(at + 4), map, entry), at + 4);
+  }
   return shifted;
 }

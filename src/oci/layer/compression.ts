@@ -1,6 +1,7 @@
-import { pipeline, Readable, Transform } from 'node:stream';
+import { pipeline, Readable } from 'node:stream';
 import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { DEFAULT_LIMITS, invalid, type LayerLimits, overLimit } from './limits.ts';
+import { isSkippable, zstdFrames } from './zstd-frames.ts';
 
 export type Compression = 'none' | 'gzip' | 'zstd';
 
@@ -12,7 +13,7 @@ export function sniffCompression(head: Uint8Array): Compression {
   if (head.length >= 2 && head[0] === 0x1f && head[1] === 0x8b) return 'gzip';
   if (head.length < 4) return 'none';
   const magic = Buffer.from(head.buffer, head.byteOffset, 4).readUInt32LE(0);
-  if (magic === 0xfd2fb528 || (magic >= 0x184d2a50 && magic <= 0x184d2a5f)) return 'zstd';
+  if (magic === 0xfd2fb528 || isSkippable(magic)) return 'zstd';
   return 'none';
 }
 
@@ -90,14 +91,15 @@ async function* inflate(
 ): AsyncGenerator<Buffer> {
   const decoder =
     kind === 'gzip' ? createGunzip({ chunkSize: CHUNK }) : createZstdDecompress({ chunkSize: CHUNK });
-  const count = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      counted.in += chunk.length;
-      done(null, chunk);
-    },
-  });
   let failure: unknown;
-  const output = pipeline(Readable.from(bytes, { objectMode: false }), count, decoder, (error) => {
+  async function* counting(): AsyncGenerator<Uint8Array> {
+    for await (const chunk of bytes) {
+      counted.in += chunk.length;
+      yield chunk;
+    }
+  }
+  const input = kind === 'gzip' ? counting() : zstdFrames(counting());
+  const output = pipeline(Readable.from(input, { objectMode: false }), decoder, (error) => {
     failure = error ?? undefined;
   });
   try {
@@ -112,7 +114,7 @@ async function* inflate(
     output.destroy();
   }
   // Node stops quietly at the first bytes after a gzip member that are no further member.
-  if (decoder.bytesWritten < counted.in) throw invalid(`rubbish follows the ${kind} stream`);
+  if (kind === 'gzip' && decoder.bytesWritten < counted.in) throw invalid('rubbish follows the gzip stream');
 }
 
 function decodeError(error: unknown, kind: string): unknown {

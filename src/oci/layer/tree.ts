@@ -19,7 +19,10 @@ export function leaf(type: TarEntry['type']): Node {
   return node;
 }
 
-/** Below the root, `..` clamped there (as chroot does), no empty or `.` components. The root is the empty string. */
+/**
+ * Below the root, `..` clamped there (as chroot does), no empty or `.` components. The root is the empty string.
+ * The mark of a whiteout does not count: it never becomes a name on disk.
+ */
 export function cleanPath(path: ByteString, limits: LayerLimits): ByteString {
   if (path.includes('\0')) throw unsafe('a name holds a NUL');
   if (path.length > limits.maxPathBytes) throw overLimit(`a name of ${path.length} bytes`);
@@ -27,7 +30,7 @@ export function cleanPath(path: ByteString, limits: LayerLimits): ByteString {
   for (const part of path.split('/')) {
     if (part === '' || part === '.') continue;
     if (part === '..') parts.pop();
-    else if (part.length > limits.maxNameBytes)
+    else if (part.length > limits.maxNameBytes + (part.startsWith('.wh.') ? 4 : 0))
       throw overLimit(`a name of ${part.length} bytes in ${showPath(path)}`);
     else parts.push(part);
   }

@@ -90,3 +90,6 @@ export async function makeImage(store: Store, options: MakeImageOptions): Promis
     { signal: new AbortController().signal, emit: ignoreEvents },
   );
 }
+
+export { type StoreRegistry, type StoreRegistryOptions, storeRegistry } from './store-registry.ts';
+export { inPieces, rawHeader, type TarFile, tarFile, tarOf } from './tar.ts';
