@@ -40,7 +40,7 @@ export async function runProgram(host: Host, controls: Controls): Promise<number
 
 async function dispatch(host: Host, controls: Controls): Promise<number> {
   const style = styleOf(host.stdout, host.env);
-  const argv = host.argv[0] === 'help' ? [...host.argv.slice(1), '--help'] : host.argv;
+  const argv = spelledOut(host.argv);
   const resolved = resolveCommand(argv, entries);
   if (resolved.entry === undefined) {
     refusePorter(resolved);
@@ -70,6 +70,15 @@ async function dispatch(host: Host, controls: Controls): Promise<number> {
     return 0;
   }
   return await runCommand(invocation, host, controls);
+}
+
+/** `help VERB` is `VERB --help`, and `--version` is `version`. */
+function spelledOut(argv: readonly string[]): readonly string[] {
+  const [first, ...rest] = argv;
+  if (first === 'help') {
+    return [...rest, '--help'];
+  }
+  return first === '--version' || first === '-v' ? ['version', ...rest] : argv;
 }
 
 /** Porter's verbs that we refuse; its group `installation` also holds verbs that stand alone here. */

@@ -11,12 +11,15 @@ import { type ActionInputs, readActionInputs, readLabels } from './request.ts';
 import { openShells, type ShellWatch, watchShells } from './shell.ts';
 import { sourceOf } from './source.ts';
 
-/** install, upgrade, uninstall and custom actions: from the command line to the exit code. */
-export async function performAction(
-  action: string,
-  { flags, arguments: [given], command }: Invocation,
-  context: Context,
-): Promise<number> {
+/** All that the flags of an action say. */
+export interface ActionWish {
+  readonly inputs: ActionInputs;
+  readonly settings: SettingsFlags;
+  readonly details: Omit<RequestDetails, 'name' | 'namespace'>;
+  readonly after: { readonly delete: boolean; readonly forceDelete: boolean };
+}
+
+export async function readAction({ flags, command }: Invocation, context: Context): Promise<ActionWish> {
   const declared = new Set(command.flags.map((flag) => flag.name));
   const asks = (name: string): boolean => declared.has(name) && flags.switch(name);
   const inputs = await readActionInputs(flags, context);
@@ -26,26 +29,33 @@ export async function performAction(
   if (!resume && (replan || rerun.length > 0)) {
     throw usage(`--${replan ? 'replan' : 'rerun'} goes with --resume`, 'add --resume');
   }
-  const after = { delete: asks('delete'), forceDelete: asks('force-delete') };
-  const more = {
-    labels: declared.has('label') ? readLabels(flags) : {},
-    force: asks('force') || asks('force-upgrade'),
-    resume,
-    replan,
-    rerun,
+  const force = ['force', 'force-upgrade'].map(asks).includes(true);
+  const labels = declared.has('label') ? readLabels(flags) : {};
+  return {
+    inputs,
+    settings: settingsFlags(flags, inputs),
+    details: { labels, force, resume, replan, rerun },
+    after: { delete: asks('delete'), forceDelete: asks('force-delete') },
   };
-  await using rooms = compose(context, settingsFlags(flags, inputs));
-  const source = await sourceOf(
-    rooms,
-    { inputs, given, isNew: action === 'install', isFileGiven: flags.given('file') },
-    context,
-  );
+}
+
+/** install, upgrade, uninstall and custom actions: from the command line to the exit code. */
+export async function performAction(
+  action: string,
+  invocation: Invocation,
+  context: Context,
+): Promise<number> {
+  const {
+    flags,
+    arguments: [given],
+  } = invocation;
+  const { inputs, settings, details, after } = await readAction(invocation, context);
+  await using rooms = compose(context, settings);
+  const isNew = action === 'install';
+  const source = await sourceOf(rooms, { inputs, given, isNew, isFileGiven: flags.given('file') });
   const name = await installationName(given, context, source.file);
-  const request = actionRequest(
-    action,
-    { ...inputs, source },
-    { name, namespace: await rooms.namespace(), ...more },
-  );
+  const key = { name, namespace: await rooms.namespace() };
+  const request = actionRequest(action, { ...inputs, source }, { ...key, ...details });
   return await carryOut(request, inputs, { rooms, context, after });
 }
 
@@ -58,11 +68,12 @@ export async function performStep(
   const given = flags.string('installation');
   const wanted = flags.string('action');
   await using rooms = compose(context, settingsFlags(flags, inputs));
-  const source = await sourceOf(
-    rooms,
-    { inputs, given, isNew: false, isFileGiven: flags.given('file') },
-    context,
-  );
+  const source = await sourceOf(rooms, {
+    inputs,
+    given,
+    isNew: false,
+    isFileGiven: flags.given('file'),
+  });
   const name = await installationName(given, context, source.file);
   const { actionOfStep } = await import('./source.ts');
   const action = wanted ?? (await actionOfStep(source, step as string));

@@ -3,7 +3,6 @@ import { dirname, join } from 'node:path';
 import type { BundleSource } from '../../installation/index.ts';
 import type { Composition } from '../compose.ts';
 import { usage } from '../errors.ts';
-import type { Context } from '../types.ts';
 import type { ActionInputs } from './request.ts';
 
 /** The bundle of an action: `--file`, else this folder's, else the one that the installation was made from. */
@@ -15,7 +14,6 @@ export async function sourceOf(
     readonly isNew: boolean;
     readonly isFileGiven: boolean;
   },
-  _context: Context,
 ): Promise<BundleSource> {
   const { inputs, given, isNew, isFileGiven } = choice;
   const isHere = (await stat(inputs.source.file).catch(() => undefined)) !== undefined;

@@ -13,6 +13,7 @@ export const command: Command = {
   flags: [
     {
       name: 'image',
+      own: true,
       type: 'switch',
       summary: 'start an invocation image that describes itself, with a test',
     },

@@ -22,12 +22,24 @@ export const command: Command = {
   ],
   flags: [
     platformFlag,
-    { name: 'entrypoint', type: 'list', value: 'WORD', summary: 'the entrypoint, one word each time' },
-    { name: 'cmd', type: 'list', value: 'WORD', summary: 'the command, one word each time' },
-    { name: 'env', type: 'list', value: 'NAME=VALUE', summary: 'a variable of its environment' },
-    { name: 'label', type: 'list', value: 'KEY=VALUE', summary: 'a label, for example dev.skycap.interface' },
-    { name: 'user', type: 'string', value: 'USER', summary: 'the user that it runs as' },
-    { name: 'workdir', type: 'string', value: 'PATH', summary: 'its working folder' },
+    {
+      name: 'entrypoint',
+      own: true,
+      type: 'list',
+      value: 'WORD',
+      summary: 'the entrypoint, one word each time',
+    },
+    { name: 'cmd', own: true, type: 'list', value: 'WORD', summary: 'the command, one word each time' },
+    { name: 'env', own: true, type: 'list', value: 'NAME=VALUE', summary: 'a variable of its environment' },
+    {
+      name: 'label',
+      own: true,
+      type: 'list',
+      value: 'KEY=VALUE',
+      summary: 'a label, for example dev.skycap.interface',
+    },
+    { name: 'user', own: true, type: 'string', value: 'USER', summary: 'the user that it runs as' },
+    { name: 'workdir', own: true, type: 'string', value: 'PATH', summary: 'its working folder' },
   ],
   examples: [
     {

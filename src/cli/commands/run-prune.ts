@@ -26,7 +26,13 @@ export const command: Command = {
       value: 'DURATION',
       summary: 'those that ended longer ago than this, e.g. 30d',
     },
-    { name: 'keep', type: 'integer', value: 'N', summary: 'all but the last N of each installation' },
+    {
+      name: 'keep',
+      own: true,
+      type: 'integer',
+      value: 'N',
+      summary: 'all but the last N of each installation',
+    },
     { name: 'dry-run', type: 'switch', summary: 'only list what would be removed' },
   ],
   examples: [

@@ -76,7 +76,9 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
     case 'step.finished':
       return stepFinished(event, style);
     case 'step.kept':
-      return info(`${stepName(event.step)}: container kept, shell: ${event.shell.map(shellWord).join(' ')}`);
+      return info(
+        `${stepName(event.step)}: container kept, shell: ${escapeLine(event.shell.map(shellWord).join(' '))}`,
+      );
     case 'output.collected':
       return info(
         `output ${escapeLine(event.name)}${event.sensitive ? ' (sensitive)' : ` = ${outputValue(event.value)}`}`,

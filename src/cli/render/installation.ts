@@ -105,8 +105,12 @@ function lastRunJson(run: Run): Record<string, unknown> {
   };
 }
 
-function shown(value: StoredValue): unknown {
-  return value.sensitive ? hidden : value.value;
+/** Bytes, as file parameters have them, are base64. */
+export function shown({ sensitive, value }: StoredValue): unknown {
+  if (sensitive) {
+    return hidden;
+  }
+  return value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value;
 }
 
 function isEmpty(record: object): boolean {

@@ -1,5 +1,5 @@
 import type { OutputRecord, Run, StepRecord } from '../../state/index.ts';
-import { cellOf, hidden, typeOf } from './installation.ts';
+import { cellOf, hidden, shown, typeOf } from './installation.ts';
 import { properties, section, table } from './table.ts';
 import { formatAge, formatDuration } from './units.ts';
 
@@ -35,9 +35,7 @@ export function runJson(run: Run): Record<string, unknown> {
     ...(Object.keys(run.parameters).length === 0
       ? {}
       : {
-          parameters: Object.fromEntries(
-            Object.entries(run.parameters).map(([n, v]) => [n, v.sensitive ? hidden : v.value]),
-          ),
+          parameters: Object.fromEntries(Object.entries(run.parameters).map(([n, v]) => [n, shown(v)])),
         }),
     started: run.started ?? run.created,
     stopped: run.finished ?? null,
