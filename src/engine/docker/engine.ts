@@ -1,0 +1,217 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isSkycapError } from '../../kernel/index.ts';
+import type { PinnedImage, Store } from '../../oci/index.ts';
+import { engineError } from '../errors.ts';
+import type { Engine, OperationOptions, Session, SessionSpec } from '../port.ts';
+import { DockerApi } from './api.ts';
+import type { ContainerInspect } from './api-types.ts';
+import { type DaemonFacts, type DaemonPaths, helperFile, learnDaemon } from './daemon.ts';
+import { Holder } from './holder.ts';
+import { ensureImage, type ImageServer } from './images.ts';
+import { keptImage } from './kept.ts';
+import { containersOf, LABEL, labelsOf, networksOf, runName, volumesOf } from './names.ts';
+import { removeRunPlaces } from './places.ts';
+import { DockerSession, type SessionContext } from './session.ts';
+
+export interface DockerEngineOptions {
+  readonly store: Pick<Store, 'readBlob' | 'readSmall'>;
+  readonly socketPath: string;
+  /** On a tmpfs, 0700 (`settings.runtimeDirectory`). */
+  readonly runtimeDirectory: string;
+  /** On disk, for raw output of steps that see no secrets (below `settings.cacheDirectory`). */
+  readonly workDirectory: string;
+  /** Effective user id. */
+  readonly uid: number;
+  /** Offers the store on loopback; without it images go as archives. */
+  readonly serve?: () => Promise<ImageServer>;
+}
+
+/** What this engine does not keep of docs/security.md; the plan prints it. */
+export const DOCKER_GAPS: readonly string[] = [
+  'no user namespace of our own: root in a step is root of the daemon unless it remaps ids',
+  'link-local metadata addresses can be reached with `network: default`',
+  'volumes and the workspace are mounted with suid and dev',
+  'environment and arguments of a step are visible to everyone who may use the daemon until the container is removed',
+  'secret files that a daemon cannot mount from this host’s tmpfs lie in the container’s layer on the daemon’s disk',
+  'the workspace lies on the daemon’s disk; its entries are given to each step’s user in turn, so steps of different users that run at once see them change',
+  'images stay in the daemon after the run',
+];
+
+/**
+ * Steps as containers of a Docker daemon, by its API (docs/security.md says what Docker keeps). The daemon runs and
+ * confines; a small process of ours for each container keeps its output and its timeout when the tool is killed.
+ */
+export function createDockerEngine(options: DockerEngineOptions): Engine & AsyncDisposable {
+  const api = new DockerApi(options.socketPath);
+  const paths: DaemonPaths = {
+    runtimeDirectory: join(options.runtimeDirectory, 'docker'),
+    workDirectory: join(options.workDirectory, 'docker'),
+  };
+  let known: Promise<DaemonFacts> | undefined;
+
+  async function facts(): Promise<DaemonFacts> {
+    known ??= (async () => {
+      for (const folder of [paths.runtimeDirectory, paths.workDirectory])
+        await mkdir(folder, { recursive: true, mode: 0o700 });
+      return await learnDaemon(api, paths, options.uid);
+    })();
+    known.catch(() => {
+      known = undefined;
+    });
+    return await known;
+  }
+
+  async function contextOf(
+    of: Omit<SessionContext, 'api' | 'facts' | 'paths' | 'ensure' | 'helperFile'>,
+  ): Promise<SessionContext> {
+    const daemon = await facts();
+    return {
+      ...of,
+      api,
+      facts: daemon,
+      paths,
+      ensure: (image) => ensureImage(api, image, { ...options, signal: of.operation.signal }),
+      helperFile: daemon.local ? await helperFile(paths, daemon.architecture) : undefined,
+    };
+  }
+
+  async function bring(spec: SessionSpec, operation: OperationOptions): Promise<SessionContext['images']> {
+    const images = new Map<string, { readonly image: PinnedImage; readonly id: string }>();
+    for (const [name, image] of Object.entries(spec.images)) {
+      operation.signal.throwIfAborted();
+      operation.emit({ type: 'engine.image', image: name, phase: 'loading' });
+      images.set(name, {
+        image,
+        id: await ensureImage(api, image, { ...options, signal: operation.signal }),
+      });
+      operation.emit({ type: 'engine.image', image: name, phase: 'ready' });
+    }
+    return images;
+  }
+
+  async function takenOver(runId: string): Promise<ContainerInspect> {
+    const found = await api.inspect(runName(runId, 'holder'));
+    if (found?.Config.Labels?.[LABEL.workspace] !== undefined) return found;
+    throw engineError('ENGINE_SESSION_FAILED', `the workspace of run ${runId} is not there any more`, {
+      hint: 'start the action anew, without --resume',
+    });
+  }
+
+  async function open(spec: SessionSpec, operation: OperationOptions): Promise<Session> {
+    operation.signal.throwIfAborted();
+    const daemon = await facts();
+    if ((await api.inspect(runName(spec.runId, 'holder'))) !== undefined) {
+      throw engineError('ENGINE_SESSION_FAILED', `run ${spec.runId} has a session already`, {
+        hint: 'adopt it',
+      });
+    }
+    const before = spec.workspaceOf === undefined ? undefined : await takenOver(spec.workspaceOf);
+    const images = await bring(spec, operation);
+    const workspaceVolume = before?.Config.Labels?.[LABEL.workspace] ?? runName(spec.runId, 'workspace');
+    try {
+      if (spec.network) await makeNetwork(spec.runId);
+      const { runId, installationId, network } = spec;
+      const holder = await Holder.create(api, {
+        runId,
+        installationId,
+        network,
+        helperId: daemon.helperId,
+        workspaceVolume,
+      });
+      // Only now: until the new holder stands, the old one is what says where the workspace is.
+      if (before !== undefined) await forget(spec.workspaceOf as string, before, workspaceVolume);
+      return new DockerSession(await contextOf({ runId, installationId, holder, images, operation }));
+    } catch (error) {
+      await sweep(spec.runId, { keep: before === undefined ? undefined : workspaceVolume }).catch(() => {});
+      throw error;
+    }
+  }
+
+  async function forget(runId: string, holder: ContainerInspect, workspaceVolume: string): Promise<void> {
+    await api.remove(holder.Id);
+    for (const volume of await volumesOf(api, [`${LABEL.run}=${runId}`])) {
+      if (volume !== workspaceVolume) await api.removeVolume(volume);
+    }
+  }
+
+  async function makeNetwork(runId: string): Promise<void> {
+    try {
+      await api.run({
+        method: 'POST',
+        path: '/networks/create',
+        json: { Name: runName(runId, 'network'), Driver: 'bridge', Labels: labelsOf(runId, 'network') },
+        doing: 'create a network',
+      });
+    } catch (error) {
+      if (!isSkycapError(error, 'ENGINE_DOCKER_FAILED')) throw error;
+      throw engineError('ENGINE_NETWORK_UNAVAILABLE', error.message, {
+        hint: 'remove unused networks (docker network prune), or let the steps do without: `network: none`',
+        cause: error,
+      });
+    }
+  }
+
+  async function adopt(runId: string, operation: OperationOptions): Promise<Session | undefined> {
+    const found = await api.inspect(runName(runId, 'holder'));
+    if (found === undefined) return undefined;
+    const labels = found.Config.Labels ?? {};
+    const holder = new Holder(
+      api,
+      runName(runId, 'holder'),
+      labels[LABEL.workspace] ?? runName(runId, 'workspace'),
+    );
+    return new DockerSession(
+      await contextOf({
+        runId,
+        installationId: labels[LABEL.installation] ?? '',
+        holder,
+        images: new Map(),
+        operation,
+      }),
+    );
+  }
+
+  async function sweep(runId: string, more: { readonly keep?: string | undefined } = {}): Promise<void> {
+    const volumes = new Set<string>();
+    for (const container of await containersOf(api, runId)) {
+      const workspace = container.Labels[LABEL.workspace];
+      if (workspace !== undefined) volumes.add(workspace);
+      const id = container.Labels[LABEL.container];
+      await api.remove(container.Id);
+      if (id === undefined) continue;
+      await api.run({
+        method: 'DELETE',
+        path: `/images/${keptImage(id)}`,
+        query: { force: '1' },
+        accept: [404, 409],
+        doing: 'remove a kept image',
+      });
+    }
+    for (const network of await networksOf(api, runId)) {
+      await api.run({
+        method: 'DELETE',
+        path: `/networks/${network}`,
+        accept: [403, 404, 409],
+        doing: 'remove a network',
+      });
+    }
+    for (const volume of await volumesOf(api, [`${LABEL.run}=${runId}`])) volumes.add(volume);
+    // A workspace that a later run has taken over is in use, and stays.
+    for (const volume of volumes) if (volume !== more.keep) await api.removeVolume(volume);
+    await removeRunPlaces(paths, runId);
+  }
+
+  return {
+    name: 'docker',
+    gaps: DOCKER_GAPS,
+    open,
+    adopt,
+    sweep: (runId) => sweep(runId),
+    async removeVolumes(installationId) {
+      const found = await volumesOf(api, [`${LABEL.installation}=${installationId}`, `${LABEL.role}=volume`]);
+      for (const volume of found) await api.removeVolume(volume);
+    },
+    [Symbol.asyncDispose]: () => api[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,89 @@
+import { randomBytes } from 'node:crypto';
+import type { DockerApi } from './api.ts';
+import { GO_SYMLINK } from './api-types.ts';
+import { labelsOf, runName } from './names.ts';
+import { type ArchiveItem, itemsBelow, packItems } from './tar.ts';
+import type { Accounts } from './users.ts';
+
+const ACCOUNT_BYTES = 1 << 20;
+
+/** The files below a path of an image, through a container that is never started; undefined where there are none. */
+export async function imageFiles(
+  api: DockerApi,
+  of: { readonly imageId: string; readonly runId: string; readonly path: string },
+): Promise<AsyncIterable<Uint8Array> | undefined> {
+  const name = runName(of.runId, `look-${randomBytes(6).toString('hex')}`);
+  await api.run({
+    method: 'POST',
+    path: '/containers/create',
+    query: { name },
+    json: {
+      Image: of.imageId,
+      Entrypoint: ['/never-started'],
+      Labels: labelsOf(of.runId, 'helper'),
+      HostConfig: { NetworkMode: 'none', LogConfig: { Type: 'none' } },
+    },
+    doing: 'look into an image',
+  });
+  let handedOver = false;
+  try {
+    const archive = await api.getArchive(name, of.path);
+    if (archive === undefined) return undefined;
+    const items = below(archive);
+    const first = await items.next();
+    if (first.done === true) return undefined;
+    handedOver = true;
+    return packItems(withFirst(api, name, { first: first.value, rest: items }));
+  } finally {
+    if (!handedOver) await api.remove(name);
+  }
+}
+
+async function* below(archive: AsyncIterable<Uint8Array>): AsyncGenerator<ArchiveItem> {
+  for await (const item of itemsBelow(archive)) if (item.path !== '') yield item;
+}
+
+async function* withFirst(
+  api: DockerApi,
+  name: string,
+  of: { readonly first: ArchiveItem; readonly rest: AsyncGenerator<ArchiveItem> },
+): AsyncGenerator<ArchiveItem> {
+  try {
+    yield of.first;
+    yield* of.rest;
+  } finally {
+    await of.rest.return(undefined);
+    await api.remove(name);
+  }
+}
+
+/** The image's account files, read from a container that was made of it. */
+export async function readAccounts(api: DockerApi, name: string): Promise<Accounts> {
+  const [passwd, group] = await Promise.all([
+    smallFile(api, name, '/etc/passwd'),
+    smallFile(api, name, '/etc/group'),
+  ]);
+  return { passwd, group };
+}
+
+async function smallFile(api: DockerApi, name: string, path: string): Promise<string | undefined> {
+  let at = path;
+  for (let links = 0; links < 8; links += 1) {
+    const stat = await api.stat(name, at);
+    if (stat === undefined) return undefined;
+    if ((stat.mode & GO_SYMLINK) === 0) break;
+    // The daemon gives the target as an absolute path within the container.
+    at = stat.linkTarget.startsWith('/')
+      ? stat.linkTarget
+      : `${at.slice(0, at.lastIndexOf('/'))}/${stat.linkTarget}`;
+  }
+  const archive = await api.getArchive(name, at);
+  if (archive === undefined) return undefined;
+  for await (const { entry, body } of itemsBelow(archive)) {
+    if (entry.type !== 'file' || entry.size > ACCOUNT_BYTES) return undefined;
+    const parts: Buffer[] = [];
+    for await (const part of body) parts.push(Buffer.from(part));
+    return Buffer.concat(parts).toString('utf8');
+  }
+  return undefined;
+}

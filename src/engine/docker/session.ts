@@ -1,0 +1,476 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, chown, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isSkycapError } from '../../kernel/index.ts';
+import type { PinnedImage } from '../../oci/index.ts';
+import { engineError } from '../errors.ts';
+import type {
+  CollectedFile,
+  CollectRequest,
+  ContainerExit,
+  ContainerFile,
+  ContainerIo,
+  ContainerRun,
+  KeptContainer,
+  OperationOptions,
+  Session,
+  Workspace,
+} from '../port.ts';
+import { checkRun, isBelow } from '../run-check.ts';
+import { type DockerApi, messageOf } from './api.ts';
+import type { ContainerInspect } from './api-types.ts';
+import { collectFiles } from './collect.ts';
+import { type BodyContext, containerBody, volumeOf } from './container-body.ts';
+import type { DaemonFacts, DaemonPaths } from './daemon.ts';
+import { HELPER_PATH, helperBinary } from './helper/index.ts';
+import type { Holder } from './holder.ts';
+import { imageFiles, readAccounts } from './image-files.ts';
+import { keptShell } from './kept.ts';
+import { containerName, containersOf, LABEL, networksOf, volumesOf } from './names.ts';
+import { type Placement, placeFiles, WORKSPACE_PATH } from './placement.ts';
+import { type ContainerPlaces, makePlaces, placesOf, removePlaces, removeRunPlaces } from './places.ts';
+import { SupervisorProcess } from './supervised.ts';
+import type { SupervisorAnswer } from './supervisor.ts';
+import { type ArchiveItem, directoryItem, fileItem, type Owner, packItems } from './tar.ts';
+import { type Accounts, resolveUser } from './users.ts';
+import { watchExit } from './watch-exit.ts';
+import { dockerWorkspace } from './workspace.ts';
+
+export interface SessionContext {
+  readonly api: DockerApi;
+  readonly facts: DaemonFacts;
+  readonly paths: DaemonPaths;
+  readonly runId: string;
+  readonly installationId: string;
+  readonly holder: Holder;
+  /** By name; empty for an adopted session. */
+  readonly images: ReadonlyMap<string, { readonly image: PinnedImage; readonly id: string }>;
+  /** Brings an image again that someone removed from the daemon meanwhile. */
+  ensure(image: PinnedImage): Promise<string>;
+  /** The helper on this host, where the daemon can mount it. */
+  readonly helperFile: string | undefined;
+  readonly operation: OperationOptions;
+}
+
+const ROOT: Owner = { uid: 0, gid: 0 };
+
+export class DockerSession implements Session {
+  readonly runId: string;
+  readonly workspace: Workspace;
+  readonly #c: SessionContext;
+  readonly #accounts = new Map<string, Promise<Accounts>>();
+  readonly #kept = new Set<string>();
+
+  constructor(context: SessionContext) {
+    this.#c = context;
+    this.runId = context.runId;
+    this.workspace = dockerWorkspace(context.holder);
+  }
+
+  async imageArchive(image: string, path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
+    const { id } = this.#image(image);
+    return await imageFiles(this.#c.api, { imageId: id, runId: this.runId, path });
+  }
+
+  async run(run: ContainerRun, io: ContainerIo): Promise<ContainerExit> {
+    const ready = await this.#prepare(run, { shell: false });
+    let answer: SupervisorAnswer;
+    try {
+      answer = await (ready.supervisor as SupervisorProcess).start();
+    } catch (error) {
+      await this.#discard(run.containerId, ready.places);
+      throw error;
+    }
+    if (!answer.started) {
+      await this.#discard(run.containerId, ready.places);
+      return notStarted(run, answer);
+    }
+    io.onStarted?.();
+    const exit = await watchExit(
+      this.#c.api,
+      { name: ready.name, places: ready.places, mark: ready.mark, graceMs: run.graceMs },
+      io,
+    );
+    await this.#afterwards(ready.placeholders);
+    return exit;
+  }
+
+  async attach(containerId: string, io: ContainerIo): Promise<ContainerExit | undefined> {
+    const name = containerName(containerId);
+    const places = this.#placesWithOutput(containerId);
+    let found = await this.#c.api.inspect(name);
+    for (let left = 50; found?.State.Status === 'created' && left > 0; left -= 1) {
+      // Its tool may have died between the word to start and the start; a supervisor that never got it ends at once.
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      found = await this.#c.api.inspect(name);
+    }
+    if (found?.State.Status === 'created') return undefined;
+    if (found === undefined && !existsSync(join(places.directory, 'exit.json'))) {
+      return existsSync(join(places.directory, 'output')) ? { ...NOTHING_KNOWN } : undefined;
+    }
+    io.onStarted?.();
+    const mark = found?.Config.Labels?.[LABEL.mark] ?? '';
+    const exit = await watchExit(this.#c.api, { name, places, mark, graceMs: 10_000 }, io);
+    await this.#afterwards(placeholdersOf(found));
+    return exit;
+  }
+
+  async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
+    const found = await this.#found(containerId);
+    const { emit } = this.#c.operation;
+    return await collectFiles(this.#c.api, found.Id, { request, emit });
+  }
+
+  async release(
+    containerId: string,
+    options: { readonly keep: boolean },
+  ): Promise<KeptContainer | undefined> {
+    const found = await this.#found(containerId);
+    if (options.keep) {
+      this.#kept.add(containerId);
+      // Its secret files go; what an environment holds stays in the daemon's records until the container goes.
+      await removePlaces(placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: true }));
+      return { containerId, shell: keptShell(this.#c.api.socketPath, { containerId, found }) };
+    }
+    await this.#c.api.remove(found.Id);
+    await this.#c.api.removeVolume(`${containerName(containerId)}-outputs`);
+    await removePlaces(placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: true }));
+    return undefined;
+  }
+
+  async shellCommand(run: ContainerRun): Promise<readonly string[]> {
+    const containerId = `${run.containerId.slice(0, 100)}-shell-${randomBytes(4).toString('hex')}`;
+    const ready = await this.#prepare({ ...run, containerId }, { shell: true });
+    return [
+      'docker',
+      '--host',
+      `unix://${this.#c.api.socketPath}`,
+      'start',
+      '--attach',
+      '--interactive',
+      ready.name,
+    ];
+  }
+
+  async close(options: { readonly keepWorkspace: boolean }): Promise<void> {
+    const { api, holder, paths } = this.#c;
+    for (const container of await containersOf(api, this.runId)) {
+      const id = container.Labels[LABEL.container];
+      const stays = container.Labels[LABEL.role] === 'holder' || (id !== undefined && this.#kept.has(id));
+      if (!stays) await api.remove(container.Id);
+    }
+    for (const network of await networksOf(api, this.runId)) {
+      await api.run({
+        method: 'DELETE',
+        path: `/networks/${network}`,
+        accept: [403, 404, 409],
+        doing: 'remove a network',
+      });
+    }
+    if (options.keepWorkspace) await api.kill(holder.name, 'KILL');
+    else await api.remove(holder.name);
+    for (const volume of await volumesOf(api, [`${LABEL.run}=${this.runId}`])) {
+      // What a kept container or the holder still uses answers 409 and stays.
+      if (volume !== holder.workspaceVolume || !options.keepWorkspace) await api.removeVolume(volume);
+    }
+    if (!options.keepWorkspace) await api.removeVolume(holder.workspaceVolume);
+    await removeRunPlaces(paths, this.runId);
+  }
+
+  async #prepare(run: ContainerRun, options: { readonly shell: boolean }): Promise<Prepared> {
+    checkRun(run);
+    const { api, facts, paths, holder } = this.#c;
+    const { image, id } = this.#image(run.image);
+    const placement = placeFiles(run, facts);
+    const name = containerName(run.containerId);
+    if ((await api.inspect(name)) !== undefined) {
+      throw engineError('ENGINE_RUN_INVALID', `container ${run.containerId} exists already`);
+    }
+    const places = placesOf(paths, {
+      runId: this.runId,
+      containerId: run.containerId,
+      sensitive: run.sensitive,
+    });
+    const mark = `skycap-${randomBytes(12).toString('hex')}`;
+    const init = this.#init(image);
+    await makePlaces(places);
+    // Started now, so that it is up when the container is ready.
+    const supervisor = options.shell
+      ? undefined
+      : this.#supervisor(run, {
+          name,
+          places,
+          prefix: await api.prefix(),
+          holds: init.kind !== 'docker-init',
+        });
+    try {
+      const mounted = placement.mounted.map((file, index) => ({
+        file,
+        source: join(places.files, String(index)),
+      }));
+      for (const { file, source } of mounted)
+        await writeFile(source, file.content, { mode: 0o600, flag: 'wx' });
+      const placeholders = await this.#placeholders(run, placement);
+      const body = containerBody(run, {
+        runId: this.runId,
+        installationId: this.#c.installationId,
+        image,
+        imageId: id,
+        facts,
+        socketPath: api.socketPath,
+        workspaceVolume: holder.workspaceVolume,
+        mark,
+        init,
+        mountedFiles: mounted.map(({ file, source }) => ({
+          source,
+          path: file.path,
+          readOnly: file.readOnly,
+        })),
+        placeholders,
+        shell: options.shell,
+      });
+      await this.#create(name, body, image);
+      const owner = await this.#user(run, name);
+      for (const { file, source } of mounted) await this.#open(source, file, owner);
+      await this.#owners(run, owner);
+      await api.putArchive(name, '/', packItems(this.#firstFiles(run, { placement, owner, init })));
+      return { name, places, mark, supervisor, placeholders };
+    } catch (error) {
+      supervisor?.letGo();
+      await this.#discard(run.containerId, places).catch(() => {});
+      throw error;
+    }
+  }
+
+  #supervisor(
+    run: ContainerRun,
+    of: {
+      readonly name: string;
+      readonly places: ContainerPlaces;
+      readonly prefix: string;
+      readonly holds: boolean;
+    },
+  ): SupervisorProcess {
+    const { overflowFile, overflowAfterBytes, directory } = of.places;
+    return new SupervisorProcess({
+      socketPath: this.#c.api.socketPath,
+      prefix: of.prefix,
+      container: of.name,
+      directory,
+      graceMs: run.graceMs,
+      ...(run.timeoutMs === undefined ? {} : { timeoutMs: run.timeoutMs }),
+      ...(overflowFile === undefined
+        ? {}
+        : { overflow: { file: overflowFile, afterBytes: overflowAfterBytes ?? 0 } }),
+      holdsStreams: of.holds,
+    });
+  }
+
+  async #create(name: string, body: ReturnType<typeof containerBody>, image: PinnedImage): Promise<void> {
+    const { api } = this.#c;
+    const create = async (): Promise<void> => {
+      await api.run({
+        method: 'POST',
+        path: '/containers/create',
+        query: { name },
+        json: body,
+        doing: 'create a container',
+      });
+    };
+    try {
+      await create();
+    } catch (error) {
+      // Someone pruned the daemon's images after the session was opened.
+      if (!isSkycapError(error, 'ENGINE_DOCKER_FAILED') || error.details?.status !== 404) throw error;
+      await this.#c.ensure(image);
+      await create();
+    }
+  }
+
+  async #user(run: ContainerRun, name: string): Promise<Owner> {
+    if (/^\d+:\d+$/.test(run.user) || run.user === '') return resolveUser(run.user, NO_ACCOUNTS, run.image);
+    let accounts = this.#accounts.get(run.image);
+    if (accounts === undefined) {
+      accounts = readAccounts(this.#c.api, name);
+      this.#accounts.set(run.image, accounts);
+      accounts.catch(() => this.#accounts.delete(run.image));
+    }
+    return resolveUser(run.user, await accounts, run.image);
+  }
+
+  async #owners(run: ContainerRun, owner: Owner): Promise<void> {
+    const { holder, facts } = this.#c;
+    const shared = run.home === 'shared';
+    if (run.workspace === 'rw' || shared)
+      await holder.give(owner, { workspace: run.workspace !== 'none', home: shared });
+    else if (run.workspace === 'ro') await holder.give(owner, { workspace: true, home: false });
+    for (const wanted of run.volumes) {
+      const { name, labels } = volumeOf(wanted, this.#c);
+      await holder.giveVolume(name, owner, { runId: this.runId, helperId: facts.helperId, labels });
+    }
+    const inside =
+      run.workspace !== 'none' &&
+      isBelow(run.workingDir, WORKSPACE_PATH) &&
+      run.workingDir !== WORKSPACE_PATH;
+    if (inside && (await this.#c.api.stat(holder.name, this.#inHolder(run.workingDir))) === undefined) {
+      const relative = run.workingDir.slice(WORKSPACE_PATH.length + 1);
+      await this.#c.api.putArchive(holder.name, holder.path, packItems(foldersOf(relative, owner)));
+    }
+  }
+
+  /** Mount points below the workspace must exist; those that we make are taken away again after the step. */
+  async #placeholders(run: ContainerRun, placement: Placement): Promise<readonly string[]> {
+    const { api, holder } = this.#c;
+    const inside = [...placement.mounted, ...placement.shared].filter(
+      (file) => run.workspace !== 'none' && isBelow(file.path, WORKSPACE_PATH),
+    );
+    const made: string[] = [];
+    const items: ArchiveItem[] = [];
+    const known = new Set<string>();
+    for (const file of inside) {
+      const parts = file.path.slice(WORKSPACE_PATH.length + 1).split('/');
+      for (let end = 1; end <= parts.length; end += 1) {
+        const path = parts.slice(0, end).join('/');
+        if (known.has(path)) continue;
+        known.add(path);
+        const isLeaf = end === parts.length;
+        const isShared = isLeaf && placement.shared.includes(file);
+        if (!isShared && (await api.stat(holder.name, `${holder.path}/${path}`)) !== undefined) continue;
+        if (!isShared) made.push(path);
+        const content = isShared ? file.content : new Uint8Array(0);
+        const mode = isShared ? file.mode : 0o644;
+        items.push(
+          isLeaf
+            ? fileItem(path, content, { mode, owner: holder.owner })
+            : directoryItem(path, 0o755, holder.owner),
+        );
+      }
+    }
+    if (items.length > 0) await api.putArchive(holder.name, holder.path, packItems(items));
+    return made;
+  }
+
+  *#firstFiles(
+    run: ContainerRun,
+    of: { readonly placement: Placement; readonly owner: Owner; readonly init: BodyContext['init'] },
+  ): Generator<ArchiveItem> {
+    yield directoryItem(run.outputsDir.slice(1), 0o755, of.owner);
+    if (of.init.kind === 'written') {
+      const binary = helperBinary(this.#image(run.image).image.platform.architecture) as Buffer;
+      yield fileItem(HELPER_PATH.slice(1), binary, { mode: 0o555, owner: ROOT });
+    }
+    for (const file of of.placement.written) {
+      yield fileItem(file.path.slice(1), file.content, { mode: file.mode, owner: of.owner });
+    }
+  }
+
+  /** Content is there already; owner and mode now that the user is known. */
+  async #open(source: string, file: ContainerFile, owner: Owner): Promise<void> {
+    if (this.#c.facts.canChown) {
+      await chown(source, owner.uid, owner.gid);
+      await chmod(source, file.mode);
+      return;
+    }
+    // The folder above is ours alone, so only the container that it is mounted into sees it.
+    await chmod(
+      source,
+      file.mode | 0o444 | (file.readOnly ? 0 : 0o222) | ((file.mode & 0o100) === 0 ? 0 : 0o111),
+    );
+  }
+
+  #init(image: PinnedImage): BodyContext['init'] {
+    if (helperBinary(image.platform.architecture) === undefined) return { kind: 'docker-init' };
+    const { helperFile, facts } = this.#c;
+    const mountable = helperFile !== undefined && image.platform.architecture === facts.architecture;
+    return mountable ? { kind: 'mounted', source: helperFile } : { kind: 'written' };
+  }
+
+  async #afterwards(placeholders: readonly string[]): Promise<void> {
+    await this.#c.holder.prune(placeholders);
+  }
+
+  async #discard(containerId: string, places: ContainerPlaces): Promise<void> {
+    const { api } = this.#c;
+    const found = await api.inspect(containerName(containerId));
+    await api.remove(containerName(containerId));
+    await api.removeVolume(`${containerName(containerId)}-outputs`);
+    await removePlaces(places);
+    await this.#afterwards(placeholdersOf(found));
+  }
+
+  #placesWithOutput(containerId: string): ContainerPlaces {
+    const sensitive = placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: true });
+    if (existsSync(sensitive.directory)) return sensitive;
+    return placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: false });
+  }
+
+  #inHolder(path: string): string {
+    return `${this.#c.holder.path}${path.slice(WORKSPACE_PATH.length)}`;
+  }
+
+  async #found(containerId: string): Promise<ContainerInspect> {
+    const found = await this.#c.api.inspect(containerName(containerId));
+    if (found !== undefined && found.Config.Labels?.[LABEL.run] === this.runId) return found;
+    throw engineError(
+      'ENGINE_CONTAINER_UNKNOWN',
+      `there is no container ${containerId} in run ${this.runId}`,
+    );
+  }
+
+  #image(name: string): { readonly image: PinnedImage; readonly id: string } {
+    const found = this.#c.images.get(name);
+    if (found !== undefined) return found;
+    throw engineError('ENGINE_RUN_INVALID', `the session has no image ${name}`);
+  }
+}
+
+interface Prepared {
+  readonly name: string;
+  readonly places: ContainerPlaces;
+  readonly mark: string;
+  readonly supervisor: SupervisorProcess | undefined;
+  readonly placeholders: readonly string[];
+}
+
+const NO_ACCOUNTS: Accounts = { passwd: undefined, group: undefined };
+const NOTHING_KNOWN: ContainerExit = {
+  exitCode: -1,
+  cause: 'unknown',
+  startedAt: '',
+  finishedAt: '',
+  message: 'the container is gone, and nothing tells how it ended',
+};
+
+function placeholdersOf(found: ContainerInspect | undefined): readonly string[] {
+  return JSON.parse(found?.Config.Labels?.['dev.skycap.placeholders'] ?? '[]') as string[];
+}
+
+function foldersOf(path: string, owner: Owner): readonly ArchiveItem[] {
+  const parts = path.split('/').filter((part) => part !== '' && part !== '.' && part !== '..');
+  return parts.map((_, index) => directoryItem(parts.slice(0, index + 1).join('/'), 0o755, owner));
+}
+
+/** What the runtime says where the container could not start; without our first process also of the command itself. */
+function notStarted(
+  run: ContainerRun,
+  answer: Extract<SupervisorAnswer, { readonly started: false }>,
+): ContainerExit {
+  const message = messageOf(answer.message);
+  const now = new Date().toISOString();
+  const base = { startedAt: now, finishedAt: now, message };
+  if (!message.includes(HELPER_PATH) && /executable file not found|no such file or directory/.test(message)) {
+    return { exitCode: 127, cause: 'not-found', ...base };
+  }
+  if (!/chdir to cwd/.test(message) && /exec: .*permission denied/.test(message))
+    return { exitCode: 126, cause: 'not-executable', ...base };
+  throw engineError(
+    'ENGINE_START_FAILED',
+    `the Docker daemon could not start ${run.containerId}: ${message}`,
+    {
+      hint: /exec format error/.test(message)
+        ? 'the image is for another processor than this host has'
+        : 'look at the message of the runtime above',
+    },
+  );
+}
