@@ -144,12 +144,12 @@ function relayOf(url: URL, proxy: URL | undefined): URL | undefined {
 const stale = new WeakSet<HttpFailure>();
 
 function bodyLength(request: HttpRequest): number | undefined {
-  const { body, method = 'GET' } = request;
+  const { body } = request;
   if (typeof body === 'string') return Buffer.byteLength(body);
   if (body instanceof Uint8Array) return body.length;
   if (body !== undefined) return request.contentLength;
-  // Some servers refuse a POST or PUT that does not say it is empty.
-  return method === 'POST' || method === 'PUT' || method === 'PATCH' ? 0 : undefined;
+  // Node itself says of a POST or PUT without a body that it is empty; some servers insist.
+  return undefined;
 }
 
 function exchange(

@@ -104,7 +104,6 @@ async function* readBody(
     watchdog.stop();
     settings.done();
   }
-  if (!message.complete) throw new HttpFailure('reset', `${settings.where}: the answer ended early`);
 }
 
 /**

@@ -26,7 +26,12 @@ export function proxyFor(url: URL, settings: ProxySettings | undefined): URL | u
   const value = url.protocol === 'https:' ? settings?.httpsProxy : settings?.httpProxy;
   if (settings === undefined || value === undefined) return undefined;
   const host = url.hostname.replace(/^\[|\]$/g, '').toLowerCase();
-  if (host === 'localhost' || host.endsWith('.localhost') || host === '::1' || /^127\./.test(host))
+  if (
+    host === 'localhost' ||
+    host.endsWith('.localhost') ||
+    host === '::1' ||
+    (isIP(host) === 4 && host.startsWith('127.'))
+  )
     return undefined;
   const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
   const exempt = (settings.noProxy ?? '').split(/[\s,]+/).filter((entry) => entry !== '');
