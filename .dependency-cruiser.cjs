@@ -30,7 +30,7 @@ const forbidden = [
   {
     name: 'through-the-door', severity: 'error',
     from: { path: '^src/([^/]+)/', pathNot: '\\.test\\.ts$' },
-    to: { path: '^src/[^/]+/', pathNot: ['^src/$1/', '^src/[^/]+/index\\.ts$', '^src/[^/]+/[^/]+/index\\.ts$'] },
+    to: { path: '^src/[^/]+/', pathNot: ['^src/$1/', '^src/[^/]+/index\\.ts$', '^src/[^/]+/[^/]+/([^/]+/)?index\\.ts$'] },
   },
   { name: 'no-orphan-packages', severity: 'error', from: { path: '^src' }, to: { dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'unresolvable'] } },
 ];

@@ -3,12 +3,12 @@ import {
   evaluateTree,
   names,
   parseTemplate,
-  renderPrologue,
   type Scope,
   type ScopeNode,
   stringify,
   value,
 } from '../document/expression/index.ts';
+import { renderPrologue } from '../document/expression/shell/index.ts';
 import type { Json } from '../document/index.ts';
 import type { ContainerFile, ContainerRun } from '../engine/index.ts';
 import { imageEnvironment } from './command.ts';
@@ -320,26 +320,22 @@ function commandOf(
   const prologue =
     bound.length === 0 ? '' : renderPrologue(bound.map(({ variable, text }) => ({ variable, value: text })));
   const isExecuted = command.interpreter.length === 0;
-  const file = readOnlyFile(scriptPath, `${prologue}${command.text}`, sensitive, isExecuted ? 0o555 : 0o444);
+  const file = readOnlyFile(
+    scriptPath,
+    `${command.shebang}${prologue}${command.text}`,
+    sensitive,
+    isExecuted ? 0o555 : 0o444,
+  );
   return { argv: [...command.interpreter, scriptPath], files: [file] };
 }
 
 function workingDirectory(step: PlanStep, dir: string): string {
-  if (dir === '') return workspacePath;
-  if (dir.startsWith('/')) return dir;
-  const parts = dir.split('/').filter((part) => part !== '' && part !== '.');
-  let depth = 0;
-  for (const part of parts) {
-    depth += part === '..' ? -1 : 1;
-    if (depth < 0) {
-      throw planError(
-        'DIRECTORY_OUTSIDE',
-        `step ${step.id}: \`dir\` ${JSON.stringify(dir)} leads out of ${workspacePath}`,
-        {
-          hint: 'name a folder of the bundle, or an absolute path of the image',
-        },
-      );
-    }
+  const relative = dir.startsWith(`${workspacePath}/`) ? dir.slice(workspacePath.length + 1) : dir;
+  const parts = relative.split('/').filter((part) => part !== '' && part !== '.');
+  if (relative.startsWith('/') || parts.includes('..')) {
+    throw planError('DIRECTORY_OUTSIDE', `step ${step.id}: its \`dir\` leads out of ${workspacePath}`, {
+      hint: 'name a folder of the bundle, relative to its root',
+    });
   }
   return [workspacePath, ...parts].join('/');
 }

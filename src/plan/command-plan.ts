@@ -1,12 +1,7 @@
 import type { StepCommand } from '../bundle/index.ts';
-import {
-  bindScript,
-  evaluateTreePartially,
-  expressionError,
-  type Scope,
-} from '../document/expression/index.ts';
+import { evaluateTreePartially, expressionError, type Scope } from '../document/expression/index.ts';
+import { bindScript } from '../document/expression/shell/index.ts';
 import type { PinnedImage } from '../oci/index.ts';
-import { scriptInterpreter } from './command.ts';
 import { planError } from './errors.ts';
 import { type Delimiters, toLate } from './late.ts';
 import type { PlanCommand, PlanStep } from './types.ts';
@@ -73,8 +68,10 @@ function planScript(
   shell: string | undefined,
   context: { step: string; scope: Scope; delimiters: Delimiters },
 ): PlanCommand {
-  const interpreter = scriptInterpreter(script, shell);
-  const bound = bindScript(script, { shell: interpreter.shell, delimiters: context.delimiters });
+  const bound = bindScript(script, {
+    delimiters: context.delimiters,
+    ...(shell === undefined ? {} : { shell }),
+  });
   const refused = bound.findings.find((finding) => finding.severity === 'error');
   if (refused !== undefined) {
     throw expressionError('SCRIPT_PLACE', `step ${context.step}: ${refused.message}`, {
@@ -83,12 +80,17 @@ function planScript(
   }
   return {
     kind: 'script',
-    interpreter: interpreter.argv,
-    shell: interpreter.shell,
-    text: bound.script,
+    interpreter: bound.shebang === '' ? interpreterArgv(shell ?? 'sh', bound.interpreter) : [],
+    shebang: bound.shebang,
+    text: bound.body,
     bindings: bound.bindings.map(({ variable, template }) => ({
       variable,
       value: toLate(template, context.scope, context.delimiters),
     })),
   };
+}
+
+function interpreterArgv(program: string, interpreter: string): readonly string[] {
+  const stopsAtErrors = ['sh', 'dash', 'bash', 'ash'].includes(interpreter);
+  return stopsAtErrors ? [program, '-e'] : [program];
 }

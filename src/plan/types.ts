@@ -94,7 +94,8 @@ export type PlanCommand =
       readonly kind: 'script';
       /** E.g. `["sh", "-e"]`; empty: the file is executed by its own `#!`. */
       readonly interpreter: readonly string[];
-      readonly shell: string;
+      /** The first line where it is a `#!` line, with its line break; else empty. */
+      readonly shebang: string;
       /** Every expression has become `$variable`. */
       readonly text: string;
       readonly bindings: readonly { readonly variable: string; readonly value: Late }[];
