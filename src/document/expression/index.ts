@@ -5,6 +5,9 @@ export { FUNCTION_NAMES } from './function-names.ts';
 export { printTemplate } from './print.ts';
 export { pathText, references, referencesOf } from './references.ts';
 export { absent, denied, late, names, ROOTS, secret, value } from './scope.ts';
+export type { ArgvFinding } from './shell/argv.ts';
+export type { Binding, BindOptions, BoundScript, ScriptFinding, ScriptFix } from './shell/bind.ts';
+export type { ScriptInterpreter } from './shell/shebang.ts';
 export { canonicalJson, stringify } from './stringify.ts';
 export { isPlainText, parseCondition, parseTemplate } from './template.ts';
 export {
@@ -18,9 +21,6 @@ export {
   LONGEST_ARGUMENT,
 } from './tree.ts';
 export type * from './types.ts';
-export type { ArgvFinding } from './shell/argv.ts';
-export type { Binding, BindOptions, BoundScript, ScriptFinding, ScriptFix } from './shell/bind.ts';
-export type { ScriptInterpreter } from './shell/shebang.ts';
 
 /**
  * Loads what reads scripts: `bindScript`, `renderPrologue`, `checkArgv`, `shellOf`, `quoteForShell`. Only bundles

@@ -1,13 +1,14 @@
 import type { Span, TextEdit } from '../../types.ts';
 import { printExpression } from '../print.ts';
 import { parseTemplate } from '../template.ts';
-import type { Expression, ExpressionFinding, ParseOptions, Template, TemplatePart } from '../types.ts';
+import type { Expression, ExpressionFinding, ParseOptions, Template } from '../types.ts';
 import { fixScript } from './fix.ts';
 import { Grammar } from './grammar.ts';
 import { describePlace } from './places.ts';
-import { evaluatedWords, pipedPrograms, SPECIAL_VARIABLES } from './programs.ts';
+import { refuseEvaluated } from './refuse.ts';
 import { type ScriptInterpreter, shellOf } from './shebang.ts';
-import { ALLOWED, type Command, HOLE, type Hole, type Shell, Unclear } from './types.ts';
+import { type ScriptSource, sourceOf } from './source.ts';
+import { ALLOWED, HOLE, type Hole, type Shell, Unclear } from './types.ts';
 
 export interface Binding {
   /** A plain shell variable, not exported. */
@@ -136,60 +137,6 @@ function freePrefix(script: string): string {
   return prefix;
 }
 
-/** A script with a NUL for each expression, and the way back. */
-export interface ScriptSource {
-  readonly text: string;
-  readonly expressions: readonly Expression[];
-  readonly spans: readonly Span[];
-  /** The expression as written, on one line. */
-  written(index: number): string;
-  /** Programs that get the value as an argument, by expression. */
-  readonly programs: Map<number, Set<string>>;
-  problem?: ScriptFinding;
-}
-
-function sourceOf(template: Template): ScriptSource {
-  const expressions: Expression[] = [];
-  const spans: Span[] = [];
-  let text = '';
-  let problem: ScriptFinding | undefined;
-  for (const part of template.parts) {
-    const nul = part.kind === 'text' ? part.text.indexOf(HOLE) : -1;
-    if (nul >= 0) problem = nulFinding(part, nul);
-    if (part.kind === 'text') text += part.text.replaceAll(HOLE, '');
-    else if (part.kind === 'invalid')
-      text += template.source.slice(part.span.start, part.span.end).replaceAll(HOLE, '');
-    else {
-      text += HOLE;
-      expressions.push(part.expression);
-      spans.push(part.span);
-    }
-  }
-  const written = (index: number): string => {
-    const span = spans[index] as Span;
-    return template.source.slice(span.start, span.end).replace(/[\r\n]/g, ' ');
-  };
-  return {
-    text,
-    expressions,
-    spans,
-    written,
-    programs: new Map(),
-    ...(problem === undefined ? {} : { problem }),
-  };
-}
-
-function nulFinding(part: TemplatePart, offset: number): ScriptFinding {
-  const at = part.span.start + offset;
-  return {
-    severity: 'error',
-    code: 'script-nul',
-    message: 'the script holds a NUL byte, which no shell can read',
-    span: { start: at, end: at + 1 },
-    fixable: false,
-  };
-}
-
 /** Where each expression stands; the list is in their order. */
 function placesOf(source: ScriptSource, shell: Shell | undefined): readonly Hole[] {
   const all = (place: Hole['place'], program?: string): Hole[] =>
@@ -213,128 +160,6 @@ function placesOf(source: ScriptSource, shell: Shell | undefined): readonly Hole
   }
   refuseEvaluated(grammar, source);
   return grammar.holes;
-}
-
-function refuseEvaluated(grammar: Grammar, source: ScriptSource): void {
-  const { holes } = grammar;
-  const refuse = ([from, to]: readonly [number, number], change: Partial<Hole>): void => {
-    for (const hole of holes.slice(from, to)) {
-      // A first reason stays, and a value inside quotes that were refused keeps the language for its fix.
-      if (hole.place === 'comment') continue;
-      const place = ALLOWED.has(hole.place)
-        ? change.place
-        : hole.place === 'option'
-          ? 'evaluated'
-          : hole.place;
-      Object.assign(hole, change, { place });
-    }
-  };
-  const commands = grammar.pipelines.flat().flatMap((stage) => stage.command ?? []);
-  const aliases = aliasesOf(commands);
-  for (const command of commands) {
-    const words = withAlias(command, aliases);
-    const shift = words.length - command.words.length;
-    const seen = new Set<number>();
-    for (const { word, program, language, option } of evaluatedWords(words)) {
-      const found = words[word];
-      if (found === undefined || word < shift) continue;
-      seen.add(word);
-      refuse(found.holes, { place: option ? 'option' : 'evaluated', program, language });
-    }
-    if (seen.size === 0) noteArguments(command, holes, source);
-  }
-  for (const stages of grammar.pipelines)
-    for (const { holes: range, program, language } of pipedPrograms(stages))
-      refuse(range, { place: 'evaluated', program, language });
-  refuseSpecial(commands, refuse);
-}
-
-/** Assignments that a shell evaluates: to its own special variables, and to those declared as numbers. */
-function refuseSpecial(
-  commands: readonly Command[],
-  refuse: (range: readonly [number, number], change: Partial<Hole>) => void,
-): void {
-  const numbers = new Set<string>();
-  let any = false;
-  for (const { words } of commands) {
-    if (!/^(?:declare|typeset|local|export|readonly)$/.test(words[0]?.value ?? '')) continue;
-    if (!words.some((word, i) => i > 0 && /^[-+][A-Za-z]*[in]/.test(word.value))) continue;
-    for (const word of words.slice(1)) {
-      const name = /^[A-Za-z_]\w*/.exec(word.value)?.[0];
-      if (name !== undefined) numbers.add(name);
-      else if (!/^[-+]/.test(word.value)) any = true;
-    }
-  }
-  for (const { assignments } of commands)
-    for (const { name, word } of assignments) {
-      if (any || numbers.has(name))
-        refuse(word.holes, {
-          place: 'evaluated',
-          program: `${name}=, which is declared as a number or reference`,
-          language: 'arithmetic',
-        });
-      else if (SPECIAL_VARIABLES.has(name))
-        refuse(word.holes, { place: 'evaluated', program: `${name}=`, language: 'other' });
-    }
-}
-
-function aliasesOf(commands: readonly Command[]): ReadonlyMap<string, string> {
-  const aliases = new Map<string, string>();
-  for (const { words } of commands) {
-    if (words[0]?.value !== 'alias') continue;
-    for (const word of words.slice(1)) {
-      const match = /^([^=\s]+)=\s*(.*)$/s.exec(word.value);
-      if (match !== null) aliases.set(match[1] as string, match[2] as string);
-    }
-  }
-  return aliases;
-}
-
-function withAlias(command: Command, aliases: ReadonlyMap<string, string>): Command['words'] {
-  const first = command.words[0];
-  const alias = first === undefined ? undefined : aliases.get(first.value);
-  if (first === undefined || alias === undefined) return command.words;
-  const words = alias
-    .split(/\s+/)
-    .filter((word) => word !== '')
-    .map((value) => ({ ...first, value, holes: [0, 0] as const }));
-  return [...words, ...command.words.slice(1)];
-}
-
-const BUILTINS = new Set([
-  'echo',
-  'printf',
-  'test',
-  '[',
-  'export',
-  'local',
-  'readonly',
-  'set',
-  'cd',
-  'return',
-  'exit',
-  'shift',
-  ':',
-  'true',
-  'false',
-  'pwd',
-  'wait',
-  'kill',
-  'umask',
-  'break',
-  'continue',
-  'type',
-  'hash',
-]);
-
-function noteArguments(command: Command, holes: readonly Hole[], source: ScriptSource): void {
-  const name = command.words[0]?.value ?? '';
-  if (BUILTINS.has(name)) return;
-  for (const word of command.words.slice(1))
-    for (const hole of holes.slice(...word.holes)) {
-      const programs = source.programs.get(hole.index) ?? new Set<string>();
-      source.programs.set(hole.index, programs.add(/^[\w./+-]+$/.test(name) ? name : 'a program'));
-    }
 }
 
 function findingOf(

@@ -506,6 +506,8 @@ export interface Piped {
   readonly holes: readonly [number, number];
   readonly program: string;
   readonly language: Language;
+  /** The evaluated text, as far as it can be seen. */
+  readonly text: string;
 }
 
 /** What stands in a heredoc of, or is piped into, a program that evaluates its standard input. */
@@ -516,12 +518,13 @@ export function pipedPrograms(stages: readonly Stage[]): readonly Piped[] {
     if (command === undefined || language === undefined) continue;
     const program = command.words.find((word) => programName(word) !== undefined)?.value ?? 'a program';
     for (const { body } of command.heredocs)
-      if (body !== undefined) piped.push({ holes: body.holes, program, language });
+      if (body !== undefined) piped.push({ holes: body.holes, program, language, text: body.value });
     for (const before of stages.slice(0, i)) {
-      if (before.holes !== undefined) piped.push({ holes: before.holes, program, language });
-      for (const word of before.command?.words ?? []) piped.push({ holes: word.holes, program, language });
+      if (before.holes !== undefined) piped.push({ holes: before.holes, program, language, text: '' });
+      for (const word of before.command?.words ?? [])
+        piped.push({ holes: word.holes, program, language, text: word.value });
       for (const { body } of before.command?.heredocs ?? [])
-        if (body !== undefined) piped.push({ holes: body.holes, program, language });
+        if (body !== undefined) piped.push({ holes: body.holes, program, language, text: body.value });
     }
   }
   return piped;

@@ -68,6 +68,15 @@ export interface Hole {
   language?: Language;
   /** The variable, when it is the right side of an assignment or a subscript. */
   variable?: string;
+  /** The text that is evaluated, and which hole of it this is. */
+  code?: { readonly text: string; readonly nth: number };
+  /** Where its word, and that word's command, begins. */
+  word?: number;
+  command?: number;
+  /** The quoted heredoc that it stands in. */
+  heredoc?: Heredoc;
+  /** A subscript of a map (`declare -A`), where it is text and not a number. */
+  isMap?: boolean;
 }
 
 /** What reads the text that a program evaluates. */
