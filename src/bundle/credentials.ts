@@ -1,6 +1,6 @@
 import type { DocNode } from '../document/index.ts';
 import type { Credential } from './model.ts';
-import { inApp } from './parameters.ts';
+import { inApp, keySpan } from './parameters.ts';
 import { boolOf, type Reader, report, textOf, textsOf } from './reader.ts';
 import {
   bool,
@@ -18,6 +18,7 @@ import {
 export const credentialShape = object({
   name: required(matching(plainName), 'the name that `${ bundle.credentials.NAME }` and `--credential` use'),
   description: field(text, 'what it opens'),
+  type: field(text, 'ignored, as in Porter: a credential is text'),
   required: field(bool, 'true unless given'),
   env: field(matching(envName), 'environment variable that carries it'),
   path: field(matching(nonEmpty), 'file that carries it'),
@@ -36,6 +37,13 @@ export function readCredential(reader: Reader, node: DocNode): Credential | unde
       code: 'credential-nowhere',
       message: `the credential \`${name}\` has neither \`env\` nor \`path\`, so no step can find it`,
       hint: 'add `path:` (a file; safer) or `env:`',
+    });
+  if (textOf(node, 'type') !== undefined)
+    report(reader, keySpan(node, 'type'), {
+      severity: 'warning',
+      code: 'ignored-key',
+      message: `\`type\` of the credential \`${name}\` is ignored, as in Porter`,
+      hint: 'remove it; a credential is text, and a file where it has a `path`',
     });
   return {
     name,

@@ -21,7 +21,10 @@ export function applyEdits(source: string, edits: readonly TextEdit[]): string {
   return out + source.slice(at);
 }
 
-/** All edits of several fixes, where a fix that overlaps an earlier one is left out whole. */
+/**
+ * All edits of several fixes. A fix that overlaps an earlier one, or inserts at the same place, is left out whole and
+ * waits for the next round; a fix that says the same as an earlier one (one fix may mend several findings) counts once.
+ */
 export function mergeFixes(fixes: readonly (readonly TextEdit[])[]): readonly TextEdit[] {
   const taken: TextEdit[] = [];
   for (const fix of fixes) {
@@ -32,6 +35,6 @@ export function mergeFixes(fixes: readonly (readonly TextEdit[])[]): readonly Te
 }
 
 function overlaps(a: TextEdit, b: TextEdit): boolean {
-  if (a.span.start === a.span.end && b.span.start === b.span.end) return false;
+  if (a.span.start === b.span.start) return true;
   return a.span.start < b.span.end && b.span.start < a.span.end;
 }

@@ -190,7 +190,7 @@ function doubleMap(source: string, span: Span): Builder {
   const end = span.end - 1;
   for (let i = span.start + 1; i < end; ) {
     const c = source[i] as string;
-    if (c === '\\') i = unescape(source, builder, i, end);
+    if (c === '\\') i = readEscape(source, builder, i, end);
     else if (/[ \t\r\n]/.test(c) && atBreak(source, i, end)) i = fold(source, builder, i, end);
     else {
       builder.copy(source, i, i + 1);
@@ -200,7 +200,7 @@ function doubleMap(source: string, span: Span): Builder {
   return builder;
 }
 
-function unescape(source: string, builder: Builder, at: number, end: number): number {
+function readEscape(source: string, builder: Builder, at: number, end: number): number {
   const c = source[at + 1] as string;
   const digits = c === 'x' ? 2 : c === 'u' ? 4 : c === 'U' ? 8 : 0;
   if (digits > 0) {

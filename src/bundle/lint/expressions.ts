@@ -18,7 +18,6 @@ import {
 } from '../../document/index.ts';
 import type { Text } from '../model.ts';
 import { type LintContext, nodeAt, type PlacedStep, stepPath } from './context.ts';
-import { checkCommandPlaces } from './places.ts';
 import { scopeOf, sharedScope } from './scope.ts';
 
 /** Paths that each step's expressions read, by step: who sees what follows from it. */
@@ -33,7 +32,7 @@ export function checkExpressions(context: LintContext): UsedPaths {
     used.set(placed, paths);
     const texts = [...textsOfStep(context, placed)];
     if (!texts.some(({ text }) => mayHoldExpression(text.text)) && placed.step.when === undefined) continue;
-    const scope = scopeOf(context, placed, shared);
+    const scope = scopeOf(placed, shared);
     for (const { text, condition } of texts) {
       if (!condition && !mayHoldExpression(text.text)) continue;
       const options = { delimiters: context.bundle.delimiters };
@@ -41,7 +40,6 @@ export function checkExpressions(context: LintContext): UsedPaths {
       paths.push(...references(template).map((reference) => reference.path));
       checkOne(context, { placed, text, template, scope });
     }
-    checkCommandPlaces(context, placed, scope);
   }
   return used;
 }

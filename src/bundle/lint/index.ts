@@ -4,9 +4,13 @@ import { parseTolerant } from '../parse.ts';
 import { documentOf } from '../source-document.ts';
 import { type LintOptions, lintContext } from './context.ts';
 import { checkExpressions } from './expressions.ts';
+import { checkFiles } from './files.ts';
 import { checkNames } from './names.ts';
 import { checkOrder } from './order.ts';
+import { checkPlaces } from './places.ts';
 import { checkPorterRules } from './porter.ts';
+import { checkValues } from './values.ts';
+import { checkVisibility } from './visibility.ts';
 
 export type { LintOptions } from './context.ts';
 
@@ -18,7 +22,11 @@ export async function lintBundle(bundle: Bundle, options: LintOptions = {}): Pro
   const context = lintContext(bundle, documentOf(bundle), options);
   checkNames(context);
   checkOrder(context);
-  checkExpressions(context);
+  const used = checkExpressions(context);
+  checkVisibility(context, used);
+  await checkPlaces(context);
+  await checkValues(context);
+  checkFiles(context);
   checkPorterRules(context);
   return sorted(context.problems);
 }

@@ -1,5 +1,110 @@
-import type { Scope } from '../../document/expression/index.ts';
-import type { LintContext, PlacedStep } from './context.ts';
+import { loadShell } from '../../document/expression/index.ts';
+import { editScalar, sourceSpan, type TextEdit } from '../../document/index.ts';
+import type { Text } from '../model.ts';
+import { mendArgument } from './argument-fix.ts';
+import { invokeMember, type LintContext, nodeAt, type PlacedStep, stepPath } from './context.ts';
+import { addEnv } from './env-edit.ts';
 
-/** Placeholder until the shell binding is there. */
-export function checkCommandPlaces(_context: LintContext, _placed: PlacedStep, _scope: Scope): void {}
+type Shell = Awaited<ReturnType<typeof loadShell>>;
+
+/** Expressions in scripts and command lines: where a value would become code (docs/bundle.md, "Expressions", rule 3). */
+export async function checkPlaces(context: LintContext): Promise<void> {
+  const holds = (text: Text) => text.text.includes(context.bundle.delimiters === 'dollar' ? '${' : '{{');
+  const steps = context.steps.filter(({ step }) => {
+    if (step.body.kind !== 'invoke') return false;
+    const { command } = step.body;
+    if (command.kind === 'run') return holds(command.script);
+    if (command.kind === 'command') return command.argv.some(holds);
+    return command.kind === 'args' && command.args.some(holds);
+  });
+  if (steps.length === 0) return;
+  const shell = await loadShell();
+  for (const placed of steps) {
+    if (placed.step.body.kind !== 'invoke') continue;
+    const { command } = placed.step.body;
+    if (command.kind === 'run')
+      checkScript(context, placed, { script: command.script, declared: command.shell, shell });
+    if (command.kind === 'command') checkWords(context, placed, { words: command.argv, shell });
+    if (command.kind === 'args') checkWords(context, placed, { words: command.args, shell });
+  }
+}
+
+function envOf(placed: PlacedStep): Readonly<Record<string, string>> {
+  if (placed.step.body.kind !== 'invoke') return {};
+  return Object.fromEntries([...placed.step.body.env].map(([name, text]) => [name, text.text]));
+}
+
+function checkScript(
+  context: LintContext,
+  placed: PlacedStep,
+  options: { readonly script: Text; readonly declared: string | undefined; readonly shell: Shell },
+): void {
+  const { script } = options;
+  const { source } = context.document;
+  const bound = options.shell.bindScript(script.text, {
+    delimiters: context.bundle.delimiters,
+    env: envOf(placed),
+    ...(options.declared === undefined ? {} : { shell: options.declared }),
+  });
+  const fix =
+    bound.fix === undefined
+      ? undefined
+      : stepFix(context, placed, { text: script, edits: bound.fix.replaceInScript, env: bound.fix.addEnv });
+  for (const finding of bound.findings)
+    context.report(sourceSpan(source, script, finding.span), {
+      severity: finding.severity,
+      code: finding.code,
+      message: finding.message,
+      hint: finding.hint,
+      // One fix mends all of a script's findings at once; each of them carries it.
+      fix: finding.fixable ? fix : undefined,
+    });
+}
+
+function stepFix(
+  context: LintContext,
+  placed: PlacedStep,
+  options: {
+    readonly text: Text;
+    readonly edits: readonly TextEdit[];
+    readonly env: Readonly<Record<string, string>>;
+  },
+): readonly TextEdit[] | undefined {
+  const { source } = context.document;
+  const invoke = nodeAt(context, [...stepPath(placed), 'invoke']);
+  const script = editScalar(source, options.text, options.edits);
+  const env = addEnv(source, invoke, options.env);
+  return script === undefined || env === undefined ? undefined : [...script, ...env];
+}
+
+function checkWords(
+  context: LintContext,
+  placed: PlacedStep,
+  options: { readonly words: readonly Text[]; readonly shell: Shell },
+): void {
+  const { words, shell } = options;
+  const { delimiters } = context.bundle;
+  const argv = words.map((word) => word.text);
+  // The entrypoint stands in the lock, which is not asked here; `args` are then checked as they are.
+  if (invokeMember(context, placed, 'action') === undefined) return;
+  for (const finding of shell.checkArgv(argv, { delimiters })) {
+    const text = words[finding.element];
+    if (text === undefined) continue;
+    const mended = mendArgument(shell, { argv, element: finding.element, delimiters, env: envOf(placed) });
+    const fix =
+      mended === undefined
+        ? undefined
+        : stepFix(context, placed, {
+            text,
+            edits: [{ span: { start: 0, end: text.text.length }, text: mended.text }],
+            env: mended.env,
+          });
+    context.report(sourceSpan(context.document.source, text, finding.span), {
+      severity: finding.severity,
+      code: finding.code,
+      message: finding.message,
+      hint: finding.hint,
+      fix,
+    });
+  }
+}

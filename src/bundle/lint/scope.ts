@@ -17,7 +17,7 @@ type Members = Map<string, ScopeNode>;
  * What the expressions of one step may read, without any value: the roots of docs/bundle.md, "Expressions".
  * `shared` holds what is equal for all steps of a file and is made once.
  */
-export function scopeOf(context: LintContext, placed: PlacedStep, shared: SharedScope): Scope {
+export function scopeOf(placed: PlacedStep, shared: SharedScope): Scope {
   const { matrix } = placed.step;
   const matrixNode: ScopeNode =
     matrix === undefined
