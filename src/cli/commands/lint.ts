@@ -33,8 +33,8 @@ export const command: Command = {
     const name = shownName(file, context);
     const source = await readBundleText(file);
     const checked = flags.switch('fix')
-      ? await fixSource(source, name)
-      : { ...(await checkSource(source, name)), fixed: 0 };
+      ? await fixSource(source, { file, name })
+      : { ...(await checkSource(source, { file, name })), fixed: 0 };
     if (checked.source !== source) {
       await replaceFile(file, checked.source);
     }

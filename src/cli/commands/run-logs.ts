@@ -54,7 +54,7 @@ export const command: Command = {
         stdout.write(isJson ? `${text}\n` : logText(text, buffer, context.style));
       }
     }
-    return 0;
+    return context.signal.aborted ? 130 : 0;
   },
 };
 

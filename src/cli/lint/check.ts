@@ -1,5 +1,6 @@
+import { existsSync } from 'node:fs';
 import { rename, rm, stat, writeFile } from 'node:fs/promises';
-import { relative } from 'node:path';
+import { dirname, relative, resolve } from 'node:path';
 import { type Bundle, bundleError, loadBundle } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
 import { readUserFile } from '../commands/common.ts';
@@ -26,14 +27,24 @@ export async function readBundleText(file: string): Promise<string> {
   return (await readUserFile(file, 'bundle')).toString('utf8');
 }
 
-export async function checkSource(source: string, file: string): Promise<Checked> {
+export interface CheckedFile {
+  /** Absolute. */
+  readonly file: string;
+  /** As messages name it. */
+  readonly name: string;
+}
+
+export async function checkSource(source: string, { file, name }: CheckedFile): Promise<Checked> {
   const { parseBundle, lintSource } = await loadBundle();
-  const { bundle } = parseBundle(source, { file });
-  return { bundle, source, problems: [...(await lintSource(source, { file }))].sort(byPlace) };
+  const { bundle } = parseBundle(source, { file: name });
+  const folder = dirname(file);
+  const exists = (path: string): boolean => existsSync(resolve(folder, path));
+  const problems = await lintSource(source, { file: name, exists });
+  return { bundle, source, problems: [...problems].sort(byPlace) };
 }
 
 /** Applies fixes until there are none left. The source is unchanged where nothing could be mended. */
-export async function fixSource(source: string, file: string): Promise<Checked & { readonly fixed: number }> {
+export async function fixSource(source: string, file: CheckedFile): Promise<Checked & { readonly fixed: number }> {
   let checked = await checkSource(source, file);
   let fixed = 0;
   for (let round = 0; round < MAX_ROUNDS; round++) {
