@@ -1,0 +1,185 @@
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Store } from '../../oci/index.ts';
+import { engineError } from '../errors.ts';
+import type { Engine, OperationOptions, Session, SessionSpec } from '../port.ts';
+import { giveTo } from '../tree/contents.ts';
+import { killContainer, readJson, readRecord, removeContainer } from './container.ts';
+import { initBinaries } from './init/binary.ts';
+import {
+  containerIds,
+  type Directories,
+  installationVolumes,
+  isSafeId,
+  type RunLayout,
+  runLayout,
+} from './layout.ts';
+import { seccompProgram } from './seccomp-program.ts';
+import { endHolders, RuntimeSession, type SessionHost } from './session.ts';
+
+export interface OciRuntimeOptions {
+  readonly store: Store;
+  /** Path of crun. */
+  readonly runtime: string;
+  /** On a disk file system that takes overlays and idmapped mounts (ext4, xfs, btrfs); made 0700. */
+  readonly stateDirectory: string;
+  /** On a tmpfs; made 0711, as containers' roots must be reachable by their users. */
+  readonly runtimeDirectory: string;
+  /** Left out: /var/run/docker.sock. */
+  readonly dockerSocket?: string;
+  /** Who owns workspaces and volumes on disk; left out: root. */
+  readonly owner?: { readonly uid: number; readonly gid: number };
+}
+
+/**
+ * The embedded engine: containers by an OCI runtime, with no daemon. For root; each session lives in a mount
+ * namespace of its own, each container in a user namespace (README.md has the whole list).
+ */
+export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
+  const directories: Directories = { state: options.stateDirectory, runtime: options.runtimeDirectory };
+  let program: Promise<string | undefined> | undefined;
+  let initProgram: string | undefined;
+  const host = (): SessionHost => {
+    initProgram ??= prepareDirectories(directories);
+    const init = initProgram;
+    return {
+      directories,
+      store: options.store,
+      runtime: options.runtime,
+      initProgram: init,
+      dockerSocket: options.dockerSocket ?? '/var/run/docker.sock',
+      owner: options.owner ?? { uid: 0, gid: 0 },
+      seccompProgram(signal) {
+        program ??= seccompProgram({
+          runtime: options.runtime,
+          directory: join(directories.state, 'seccomp'),
+          initProgram: init,
+          signal,
+        });
+        return program;
+      },
+    };
+  };
+  const layoutOf = (runId: string): RunLayout => {
+    if (!isSafeId(runId)) throw engineError('ENGINE_RUN_INVALID', `${JSON.stringify(runId)} is no run id`);
+    return runLayout(directories, runId);
+  };
+  return {
+    name: 'crun',
+    gaps: [
+      'a privileged step has all capabilities inside its user namespace, not on the host',
+      'a step with a network has no /sys, and one without limits has no cgroup of its own',
+    ],
+    async open(spec: SessionSpec, operation: OperationOptions): Promise<Session> {
+      operation.signal.throwIfAborted();
+      const layout = layoutOf(spec.runId);
+      if (!isSafeId(spec.installationId)) {
+        throw engineError(
+          'ENGINE_RUN_INVALID',
+          `${JSON.stringify(spec.installationId)} is no installation id`,
+        );
+      }
+      const ready = host();
+      if (existsSync(layout.control) || existsSync(layout.disk)) {
+        throw engineError('ENGINE_SESSION_FAILED', `run ${spec.runId} has a session already`, {
+          hint: 'adopt or sweep it',
+        });
+      }
+      makeRun(layout, spec, { directories, owner: ready.owner });
+      const session = new RuntimeSession(ready, spec, layout, operation);
+      try {
+        await session.ready();
+      } catch (cause) {
+        // The workspace that was taken over is all that cannot be made again.
+        giveBack(directories, layout, spec);
+        await removeRun(layout);
+        throw cause;
+      }
+      return session;
+    },
+    async adopt(runId, operation) {
+      const layout = layoutOf(runId);
+      const spec = readJson<SessionSpec>(layout.session);
+      return spec === undefined ? undefined : new RuntimeSession(host(), spec, layout, operation);
+    },
+    async sweep(runId) {
+      await removeRun(layoutOf(runId));
+    },
+    async removeVolumes(installationId) {
+      if (!isSafeId(installationId))
+        throw engineError('ENGINE_RUN_INVALID', `${JSON.stringify(installationId)} is no installation id`);
+      rmSync(installationVolumes(directories, installationId), { recursive: true, force: true });
+    },
+  };
+}
+
+/** @returns path of the init program, which must lie where programs may be executed */
+function prepareDirectories(directories: Directories): string {
+  mkdirSync(directories.state, { recursive: true, mode: 0o700 });
+  // A container can leave a setuid file of the owner's in its workspace: nobody else may reach it.
+  chmodSync(directories.state, 0o700);
+  mkdirSync(directories.runtime, { recursive: true, mode: 0o711 });
+  chmodSync(directories.runtime, 0o711);
+  const binary = initBinaries[process.arch];
+  if (binary === undefined) {
+    throw engineError('ENGINE_SESSION_FAILED', `there is no init program for ${process.arch}`, {
+      hint: 'use the docker engine on this architecture',
+    });
+  }
+  const folder = join(directories.state, 'init');
+  mkdirSync(folder, { recursive: true, mode: 0o755 });
+  const path = join(folder, '.init');
+  const fresh = `${path}.${process.pid}`;
+  writeFileSync(fresh, Buffer.from(binary, 'base64'), { mode: 0o755 });
+  chmodSync(fresh, 0o755);
+  renameSync(fresh, path);
+  return path;
+}
+
+function makeRun(
+  layout: RunLayout,
+  spec: SessionSpec,
+  options: {
+    readonly directories: Directories;
+    readonly owner: { readonly uid: number; readonly gid: number };
+  },
+): void {
+  const kept = spec.workspaceOf === undefined ? undefined : runLayout(options.directories, spec.workspaceOf);
+  if (kept !== undefined && (!isSafeId(kept.runId) || !existsSync(kept.workspace))) {
+    throw engineError(
+      'ENGINE_SESSION_FAILED',
+      `the workspace of run ${spec.workspaceOf} is not there any more`,
+      {
+        hint: 'start the action anew, without --resume',
+      },
+    );
+  }
+  mkdirSync(layout.disk, { recursive: true, mode: 0o700 });
+  writeFileSync(layout.session, JSON.stringify(spec), { mode: 0o600 });
+  if (kept === undefined) {
+    mkdirSync(layout.workspace, { mode: 0o755 });
+  } else {
+    renameSync(kept.workspace, layout.workspace);
+    if (existsSync(kept.artefacts)) renameSync(kept.artefacts, layout.artefacts);
+  }
+  giveTo(layout.workspace, options.owner);
+}
+
+function giveBack(directories: Directories, layout: RunLayout, spec: SessionSpec): void {
+  if (spec.workspaceOf === undefined || !existsSync(layout.workspace)) return;
+  const kept = runLayout(directories, spec.workspaceOf);
+  mkdirSync(kept.disk, { recursive: true, mode: 0o700 });
+  renameSync(layout.workspace, kept.workspace);
+}
+
+/** Stops what still runs and removes everything of a run. */
+async function removeRun(layout: RunLayout): Promise<void> {
+  for (const id of containerIds(layout)) {
+    await killContainer(layout, id);
+    const record = readRecord(layout, id);
+    if (record !== undefined) await removeContainer(layout, record);
+  }
+  await endHolders(layout);
+  rmSync(layout.control, { recursive: true, force: true, maxRetries: 3 });
+  rmSync(layout.disk, { recursive: true, force: true });
+}

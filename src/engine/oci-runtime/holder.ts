@@ -1,0 +1,184 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { exited, isAlive, type ProcessIdentity, processIdentity } from '../../kernel/system/index.ts';
+import { engineError } from '../errors.ts';
+import { holderScript } from './holder.sh.ts';
+
+export interface HolderOptions {
+  /** The run's folder on a tmpfs. */
+  readonly runFolder: string;
+  /** Number of this holder in the run: an adopted run gets another one. */
+  readonly generation: number;
+  readonly outputFolder: string;
+  readonly stateDirectory: string;
+  readonly runtime: string;
+  readonly network: boolean;
+  readonly onNotice: (message: string) => void;
+}
+
+/** The shell that owns a session's mount namespace (holder.sh.ts), and the orders it takes. */
+export class Holder {
+  readonly folder: string;
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<string, { resolve: () => void; reject: (cause: Error) => void }>();
+  readonly #onNotice: (message: string) => void;
+  readonly #ready = Promise.withResolvers<void>();
+  #rest = '';
+
+  private constructor(folder: string, child: ChildProcess, onNotice: (message: string) => void) {
+    this.folder = folder;
+    this.#child = child;
+    this.#onNotice = onNotice;
+    child.stdout?.setEncoding('utf8');
+    child.stdout?.on('data', (text: string) => this.#hear(text));
+    child.stdin?.on('error', () => {});
+    void exited(child).then((code) => {
+      const gone = engineError(
+        'ENGINE_SESSION_FAILED',
+        `the shell that holds the session ended with ${code}`,
+        {
+          hint: 'look for out-of-memory or kill messages on this host, then run again',
+        },
+      );
+      this.#ready.reject(gone);
+      for (const waiter of this.#waiting.values()) waiter.reject(gone);
+      this.#waiting.clear();
+    });
+    // Nobody may be waiting yet; `ready` is where this is thrown.
+    this.#ready.promise.catch(() => {});
+  }
+
+  static start(options: HolderOptions): Holder {
+    const folder = join(options.runFolder, `h${options.generation}`);
+    mkdirSync(folder, { mode: 0o711 });
+    chmodSync(folder, 0o711);
+    for (const name of ['m', 'cg', 'b', 'r', 'l']) mkdirSync(join(folder, name), { mode: 0o711 });
+    for (const name of ['m', 'b', 'r']) chmodSync(join(folder, name), 0o711);
+    mkdirSync(join(folder, 'l', 'empty'));
+    const script = join(folder, 'holder.sh');
+    writeFileSync(script, holderScript, { mode: 0o600 });
+    const child = spawn(
+      'unshare',
+      [
+        '--mount',
+        '--propagation',
+        'private',
+        'sh',
+        script,
+        options.runFolder,
+        folder,
+        options.outputFolder,
+        options.stateDirectory,
+        options.runtime,
+        options.network ? 'network' : '-',
+      ],
+      {
+        detached: true,
+        cwd: '/',
+        stdio: ['pipe', 'pipe', 'ignore'],
+        // Nothing of the user's environment, secrets least of all, goes to a process that outlives the command.
+        env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' },
+      },
+    );
+    return new Holder(folder, child, options.onNotice);
+  }
+
+  /** @throws ENGINE_SESSION_FAILED, ENGINE_NETWORK_UNAVAILABLE */
+  get ready(): Promise<void> {
+    return this.#ready.promise;
+  }
+
+  get pid(): number {
+    return this.#child.pid as number;
+  }
+
+  /** A path in the holder's mount namespace, as this process reaches it. */
+  inside(path: string): string {
+    return `/proc/${this.pid}/root${path}`;
+  }
+
+  order(line: string): void {
+    this.#child.stdin?.write(`${line}\n`);
+  }
+
+  /** Mounts an overlay at `m/NAME` in the holder's folder. */
+  mount(name: string, lowers: string): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#waiting.set(`mounted ${name}`, { resolve, reject });
+    this.order(`mount ${name} ${lowers}`);
+    return promise;
+  }
+
+  unmount(names: readonly string[]): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    // If the holder is gone, so are its mounts.
+    this.#waiting.set(`umounted ${names.join(' ')}`, { resolve, reject: () => resolve() });
+    this.order(`umount ${names.join(' ')}`);
+    return promise;
+  }
+
+  /** Tells it that no more orders come, and waits for its end: after its containers'. */
+  async end(): Promise<void> {
+    this.#child.stdin?.end();
+    await exited(this.#child);
+  }
+
+  /** Lets this process end while the holder goes on. */
+  unref(): void {
+    this.#child.unref();
+  }
+
+  #hear(text: string): void {
+    const lines = (this.#rest + text).split('\n');
+    this.#rest = lines.pop() as string;
+    for (const raw of lines) {
+      const line = raw.trimEnd();
+      const [word = '', name = ''] = line.split(' ', 2);
+      if (word === 'ready') this.#ready.resolve();
+      else if (word === 'failed') this.#ready.reject(setupError(line.slice(7)));
+      else if (word === 'notice') this.#onNotice(line.slice(7));
+      else if (word === 'unmounted') {
+        this.#waiting
+          .get(`mounted ${name}`)
+          ?.reject(
+            engineError(
+              'ENGINE_SESSION_FAILED',
+              `the layers could not be mounted: ${line.slice(11 + name.length)}`,
+            ),
+          );
+        this.#waiting.delete(`mounted ${name}`);
+      } else {
+        this.#waiting.get(line)?.resolve();
+        this.#waiting.delete(line);
+      }
+    }
+  }
+}
+
+function setupError(reason: string): Error {
+  if (/^(slirp4netns|network):/.test(reason) || reason.includes('slirp4netns')) {
+    return engineError('ENGINE_NETWORK_UNAVAILABLE', `no network for the steps: ${reason}`, {
+      hint: 'install slirp4netns and iproute2 (apt-get install slirp4netns iproute2), see that /dev/net/tun exists, or allow the host network',
+    });
+  }
+  return engineError('ENGINE_SESSION_FAILED', `the session could not be mounted: ${reason}`, {
+    hint: 'mounting needs root and a kernel with overlayfs; `skycap doctor` says more',
+  });
+}
+
+/** The process of a line that it wrote from its own /proc/self/stat; undefined if the file is not there. */
+export function recordedProcess(file: string): ProcessIdentity | undefined {
+  let line: string;
+  try {
+    line = readFileSync(file, 'latin1');
+  } catch {
+    return undefined;
+  }
+  return line.endsWith('\n') ? processIdentity(line) : undefined;
+}
+
+export function recordedAlive(file: string): boolean {
+  const recorded = recordedProcess(file);
+  return recorded !== undefined && isAlive(recorded);
+}

@@ -1,0 +1,104 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import type { Lower } from '../../oci/index.ts';
+import type { KeptContainer } from '../port.ts';
+import type { OciMount } from './config.ts';
+import type { ContainerRecord } from './container.ts';
+import { containerFolder, type Directories, type RunLayout } from './layout.ts';
+
+interface KeptConfig {
+  readonly process: Record<string, unknown>;
+  readonly mounts: readonly OciMount[];
+  readonly linux: { readonly namespaces: readonly { readonly type: string; readonly path?: string }[] };
+}
+
+/**
+ * Keeps a container's changes and configuration on disk, with a script that opens a shell in them, also after the
+ * session: own mounts, no secret files (they were on the tmpfs), no network that is gone.
+ */
+export function keepContainer(
+  host: { readonly directories: Directories; readonly runtime: string },
+  layout: RunLayout,
+  kept: { readonly record: ContainerRecord; readonly lowers: readonly Lower[] },
+): KeptContainer {
+  const { record, lowers } = kept;
+  const folder = join(layout.kept, record.containerId);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(join(folder, 'l', 'empty'), { recursive: true, mode: 0o700 });
+  mkdirSync(join(folder, 'work'));
+  renameSync(join(layout.uppers, record.overlay, 'upper'), join(folder, 'upper'));
+  const names = lowers.map((lower, index) => {
+    symlinkSync(lower.path, join(folder, 'l', String(index)));
+    return `l/${index}`;
+  });
+  const control = containerFolder(layout, record.containerId);
+  const config = JSON.parse(readFileSync(join(control, 'config.json'), 'utf8')) as KeptConfig;
+  // Paths of the session's folder are replaced by the script, whose own folder has another name each time.
+  const mounts = config.mounts.filter(
+    (mount) => mount.type !== 'bind' || mount.source.includes('/b/') || mount.source.includes('/r/'),
+  );
+  const changed = {
+    ...config,
+    root: { path: '@ROOT@', readonly: false },
+    process: { ...config.process, terminal: true, args: ['/bin/sh'] },
+    mounts: mounts
+      .filter((mount) => mount.type !== 'bind' || existsSync(stateOf(host, mount)))
+      .map((mount) =>
+        mount.type === 'bind'
+          ? { ...mount, source: `@STATE@${stateOf(host, mount).slice(host.directories.state.length)}` }
+          : mount,
+      ),
+    linux: {
+      ...config.linux,
+      namespaces: config.linux.namespaces.map((namespace) => ({ type: namespace.type })),
+    },
+  };
+  const template = join(folder, 'config.template.json');
+  writeFileSync(template, JSON.stringify(changed), { mode: 0o600 });
+  const script = join(folder, 'shell.sh');
+  writeFileSync(script, shellScript(host, folder, names), { mode: 0o700 });
+  chmodSync(script, 0o700);
+  return {
+    containerId: record.containerId,
+    shell: ['unshare', '--mount', '--propagation', 'private', 'sh', script],
+  };
+}
+
+function stateOf(host: { readonly directories: Directories }, mount: OciMount): string {
+  const inside = /\/h\d+\/[br](\/.*)$/.exec(mount.source)?.[1];
+  return inside === undefined ? '/nonexistent' : join(host.directories.state, inside);
+}
+
+function shellScript(
+  host: { readonly directories: Directories; readonly runtime: string },
+  folder: string,
+  lowers: readonly string[],
+): string {
+  const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+  const lowerdir = lowers.length === 0 ? 'l/empty' : [...lowers].reverse().join(':');
+  return `#!/bin/sh
+# Opens a shell in a kept container. Run by \`unshare --mount\`, so that its mounts end with it.
+set -eu
+export LIBMOUNT_FORCE_MOUNT2=always
+work=$(mktemp -d ${quote(join(host.directories.runtime, 'shell-XXXXXX'))})
+chmod 711 "$work"
+mkdir -m 711 "$work/root" "$work/state"
+trap 'cd /; umount -l "$work/root" "$work/state" 2>/dev/null || :; rm -rf "$work"' EXIT
+[ ! -d /sys/fs/cgroup ] || mount -t tmpfs -o ro tmpfs /sys/fs/cgroup
+mount -o bind,nosuid,nodev ${quote(host.directories.state)} "$work/state"
+cd ${quote(folder)}
+rm -rf work && mkdir work
+mount -t overlay -o "lowerdir=${lowerdir},upperdir=upper,workdir=work" overlay "$work/root"
+sed -e "s|@ROOT@|$work/root|; s|@STATE@|$work/state|g" config.template.json >"$work/config.json"
+${quote(host.runtime)} --root "$work/crun" --cgroup-manager=disabled run --bundle "$work" kept-$$
+`;
+}

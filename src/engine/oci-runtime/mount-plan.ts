@@ -1,0 +1,250 @@
+import { chmodSync, chownSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { engineError } from '../errors.ts';
+import type { ContainerRun } from '../port.ts';
+import { isBelow } from '../run-check.ts';
+import { Folder, type Owner, parts } from '../tree/folder.ts';
+import { makeFolderInside, resolveInside, writeInside } from '../tree/scoped.ts';
+import { type OciMount, ownedBind } from './config.ts';
+import { containerRoot, hostOwner } from './id-map.ts';
+import type { ContainerUser } from './users.ts';
+
+/** Something mounted in a container, and where it lies on this host. */
+export interface PlannedMount {
+  /** Absolute path in the container. */
+  readonly path: string;
+  readonly host: string;
+  readonly kind: 'workspace' | 'shared' | 'volume' | 'outputs' | 'file' | 'socket';
+}
+
+export interface MountPlan {
+  readonly binds: readonly OciMount[];
+  readonly mounts: readonly PlannedMount[];
+  /** Mount points that had to be made in the workspace, relative to it. */
+  readonly artefacts: readonly string[];
+}
+
+export interface MountSources {
+  /** The container's root as this process reaches it; nothing runs in it yet. */
+  readonly rootfs: string;
+  readonly user: ContainerUser;
+  /** Who owns workspace, homes and volumes on disk. */
+  readonly owner: Owner;
+  readonly workspace: string;
+  readonly home: string;
+  readonly tmp: string;
+  readonly outputs: string;
+  /** Folder on the tmpfs for the contents of files. */
+  readonly files: string;
+  volume(scope: 'run' | 'installation', name: string): string;
+  /** The path of a state folder as the runtime sees it, with the flags that writable mounts have. */
+  seen(path: string, readOnly: boolean): string;
+  readonly dockerSocket: string | undefined;
+}
+
+/** Makes everything that is mounted into one container, the mount points included. */
+export function planMounts(run: ContainerRun, sources: MountSources): MountPlan {
+  const planner = new Planner(run, sources);
+  if (run.workspace !== 'none') {
+    planner.owned('/cnab/app', sources.workspace, { kind: 'workspace', readOnly: run.workspace === 'ro' });
+  }
+  if (run.home === 'shared') {
+    planner.owned('/home/nonroot', sources.home, { kind: 'shared', readOnly: false });
+    planner.owned('/root', sources.home, { kind: 'shared', readOnly: false });
+    planner.owned('/tmp', sources.tmp, { kind: 'shared', readOnly: false });
+  }
+  const volumes = [...run.volumes].sort((a, b) => a.path.length - b.path.length);
+  for (const volume of volumes) {
+    planner.owned(volume.path, sources.volume(volume.scope, volume.name), {
+      kind: 'volume',
+      readOnly: false,
+    });
+  }
+  planner.outputs();
+  const files = [...run.files].sort((a, b) => a.path.length - b.path.length);
+  for (const [index, file] of files.entries()) planner.file(file, index);
+  if (sources.dockerSocket !== undefined) planner.socket(sources.dockerSocket);
+  return planner.plan();
+}
+
+class Planner {
+  readonly #run: ContainerRun;
+  readonly #sources: MountSources;
+  readonly #inside: Owner;
+  readonly #binds: OciMount[] = [];
+  readonly #mounts: PlannedMount[] = [];
+  readonly #artefacts: string[] = [];
+
+  constructor(run: ContainerRun, sources: MountSources) {
+    this.#run = run;
+    this.#sources = sources;
+    this.#inside = hostOwner(sources.user);
+  }
+
+  plan(): MountPlan {
+    return { binds: this.#binds, mounts: this.#mounts, artefacts: this.#artefacts };
+  }
+
+  owned(
+    path: string,
+    host: string,
+    options: { readonly kind: PlannedMount['kind']; readonly readOnly: boolean },
+  ): void {
+    this.#mountPoint(path, 'folder');
+    const { owner, user } = this.#sources;
+    const source = this.#sources.seen(host, options.readOnly);
+    this.#binds.push(ownedBind(source, path, { owner, user, readOnly: options.readOnly }));
+    this.#mounts.push({ path, host, kind: options.kind });
+  }
+
+  outputs(): void {
+    const { outputs } = this.#sources;
+    mkdirSync(outputs, { recursive: true, mode: 0o755 });
+    chownSync(outputs, this.#inside.uid, this.#inside.gid);
+    this.#mountPoint(this.#run.outputsDir, 'folder');
+    this.#bind(this.#run.outputsDir, outputs, ['rw', 'nosuid', 'nodev']);
+    this.#mounts.push({ path: this.#run.outputsDir, host: outputs, kind: 'outputs' });
+  }
+
+  file(file: ContainerRun['files'][number], index: number): void {
+    const rootfsOwns = this.#covering(file.path) === undefined;
+    if (rootfsOwns && !file.readOnly && !file.sensitive) {
+      writeInside(this.#sources.rootfs, file.path, {
+        content: file.content,
+        mode: file.mode,
+        owner: this.#inside,
+        parentOwner: this.#inside,
+      });
+      return;
+    }
+    const host = join(this.#sources.files, String(index));
+    writeFileSync(host, file.content, { mode: 0o600, flag: 'wx' });
+    chownSync(host, this.#inside.uid, this.#inside.gid);
+    chmodSync(host, file.mode & 0o777);
+    this.#mountPoint(file.path, 'file');
+    this.#bind(file.path, host, [file.readOnly ? 'ro' : 'rw', 'nosuid', 'nodev']);
+    this.#mounts.push({ path: file.path, host, kind: 'file' });
+  }
+
+  socket(host: string): void {
+    this.#mountPoint('/var/run/docker.sock', 'file');
+    this.#bind('/var/run/docker.sock', host, ['rw', 'nosuid', 'nodev', 'noexec']);
+    this.#mounts.push({ path: '/var/run/docker.sock', host, kind: 'socket' });
+  }
+
+  #bind(destination: string, source: string, options: readonly string[]): void {
+    this.#binds.push({ destination, type: 'bind', source, options: ['bind', ...options] });
+  }
+
+  /** The mount that a path lies in, the innermost of those made so far. */
+  #covering(path: string): PlannedMount | undefined {
+    return this.#mounts
+      .filter((mount) => isBelow(path, mount.path))
+      .sort((a, b) => b.path.length - a.path.length)[0];
+  }
+
+  /** The runtime would make it too, but with modes and owners of its own, and not on a read-only mount. */
+  #mountPoint(path: string, kind: 'folder' | 'file'): void {
+    const covering = this.#covering(path);
+    if (covering === undefined) {
+      makeInRoot(this.#sources.rootfs, path, {
+        kind,
+        owner: containerRoot,
+        parentOwner: this.#parentOwner(path),
+      });
+      return;
+    }
+    const relative = parts(path.slice(covering.path.length));
+    const owner = covering.kind === 'outputs' ? this.#inside : this.#sources.owner;
+    for (const made of makeBelow(covering.host, relative, kind, { owner, shown: path })) {
+      if (covering.kind === 'workspace') this.#artefacts.push(made);
+    }
+  }
+
+  /** Folders above a user's file (`~/.kube/config`) are the user's: programs keep caches beside it. */
+  #parentOwner(path: string): Owner {
+    return path.startsWith('/cnab') || path.startsWith('/etc') || path.startsWith('/var')
+      ? containerRoot
+      : this.#inside;
+  }
+}
+
+function makeInRoot(
+  rootfs: string,
+  path: string,
+  options: { readonly kind: 'folder' | 'file'; readonly owner: Owner; readonly parentOwner: Owner },
+): void {
+  const { missing } = resolveInside(rootfs, path);
+  if (missing.length === 0) return;
+  const above = `/${parts(path).slice(0, -1).join('/')}`;
+  makeFolderInside(rootfs, above, options.parentOwner);
+  if (options.kind === 'folder') {
+    makeFolderInside(rootfs, path, options.owner);
+    return;
+  }
+  writeInside(rootfs, path, {
+    content: Buffer.alloc(0),
+    mode: 0o600,
+    owner: options.owner,
+    parentOwner: options.owner,
+  });
+}
+
+/** Makes a mount point in a folder that containers write to, links never followed; returns what it made. */
+function makeBelow(
+  root: string,
+  names: readonly string[],
+  kind: 'folder' | 'file',
+  options: { readonly owner: Owner; readonly shown: string },
+): readonly string[] {
+  const made: string[] = [];
+  let folder = Folder.open(root);
+  try {
+    for (const [index, name] of names.entries()) {
+      const last = index === names.length - 1;
+      const there = folder.stat(name);
+      const wantsFile = last && kind === 'file';
+      if (there !== undefined && (wantsFile ? !there.isFile() : !there.isDirectory())) {
+        const what = there.isSymbolicLink() ? 'a symbolic link' : 'something else';
+        throw engineError(
+          'ENGINE_SESSION_FAILED',
+          `there is ${what} where ${options.shown} must be mounted`,
+          {
+            hint: `remove or rename ${names.slice(0, index + 1).join('/')}`,
+          },
+        );
+      }
+      if (there === undefined) made.push(names.slice(0, index + 1).join('/'));
+      if (wantsFile) {
+        if (there === undefined) folder.writeNew(name, Buffer.alloc(0), { ...options.owner, mode: 0o600 });
+        continue;
+      }
+      using above = folder;
+      folder = there === undefined ? above.makeChild(name, 0o755, options.owner) : above.child(name);
+    }
+  } finally {
+    folder[Symbol.dispose]();
+  }
+  return made;
+}
+
+/** The working directory, as Docker makes it where the image has none: root's, 0755. */
+export function makeWorkingDir(run: ContainerRun, plan: MountPlan, sources: MountSources): void {
+  const covering = plan.mounts
+    .filter((mount) => isBelow(run.workingDir, mount.path))
+    .sort((a, b) => b.path.length - a.path.length)[0];
+  if (covering === undefined) {
+    makeFolderInside(sources.rootfs, run.workingDir, containerRoot);
+    return;
+  }
+  if (run.workspace === 'ro' && covering.kind === 'workspace') return;
+  makeBelow(covering.host, parts(run.workingDir.slice(covering.path.length)), 'folder', {
+    owner: covering.kind === 'outputs' ? hostOwner(sources.user) : sources.owner,
+    shown: run.workingDir,
+  });
+}
+
+/** The group that may talk to the Docker daemon. */
+export function socketGroup(socket: string): number {
+  return statSync(socket).gid;
+}

@@ -1,0 +1,115 @@
+import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Lower } from '../../oci/index.ts';
+import type { Holder } from './holder.ts';
+import { containerRoot } from './id-map.ts';
+import type { RunLayout } from './layout.ts';
+
+/** How many unmounts are gathered for one order: unmounting is a process of its own. */
+const BATCH = 16;
+
+export interface Overlay {
+  readonly name: string;
+  /** As the runtime sees it, in the holder's mount namespace. */
+  readonly path: string;
+  /** As this process reaches it. */
+  readonly reachable: string;
+}
+
+/**
+ * The roots of a session's containers: overlays over the shared layers, each mounted before its turn, so that a
+ * step does not wait for mount(8).
+ */
+export class Overlays {
+  readonly #layout: RunLayout;
+  readonly #holder: Holder;
+  readonly #lowers = new Map<string, string>();
+  readonly #spares = new Map<string, Promise<Overlay>>();
+  readonly #retired: string[] = [];
+  readonly #cleaning = new Set<Promise<void>>();
+  #links = 0;
+  #serial: number;
+
+  constructor(layout: RunLayout, holder: Holder, firstSerial: number) {
+    this.#layout = layout;
+    this.#holder = holder;
+    this.#serial = firstSerial;
+    mkdirSync(layout.uppers, { recursive: true, mode: 0o700 });
+    symlinkSync(layout.uppers, join(holder.folder, 'u'));
+  }
+
+  /** Short relative names: the mount options of all layers must fit into one page. */
+  addImage(image: string, lowers: readonly Lower[]): void {
+    const names = lowers.map((lower) => {
+      const name = String(this.#links);
+      this.#links += 1;
+      if (lower.kind === 'folder') symlinkSync(lower.path, join(this.#holder.folder, 'l', name));
+      else this.#holder.order(`erofs ${name} ${lower.path}`);
+      return `l/${name}`;
+    });
+    this.#lowers.set(image, names.length === 0 ? 'l/empty' : names.reverse().join(':'));
+  }
+
+  has(image: string): boolean {
+    return this.#lowers.has(image);
+  }
+
+  /** Mounts the next root of an image, if none is waiting. */
+  prepare(image: string): Promise<Overlay> {
+    const waiting = this.#spares.get(image);
+    if (waiting !== undefined) return waiting;
+    const made = this.#mount(image);
+    this.#spares.set(image, made);
+    // Whoever takes it gets the error; until then it is nobody's.
+    made.catch(() => {});
+    return made;
+  }
+
+  async take(image: string): Promise<Overlay> {
+    const spare = this.prepare(image);
+    this.#spares.delete(image);
+    return await spare;
+  }
+
+  /** Unmounts and deletes, but not at once and not in anybody's way. */
+  retire(name: string): void {
+    this.#retired.push(name);
+    if (this.#retired.length >= BATCH) this.#track(this.#clean(this.#retired.splice(0)));
+  }
+
+  async settled(): Promise<void> {
+    await Promise.all(this.#cleaning);
+  }
+
+  #track(work: Promise<void>): void {
+    this.#cleaning.add(work);
+    void work.finally(() => this.#cleaning.delete(work));
+  }
+
+  async #clean(names: readonly string[]): Promise<void> {
+    await this.#holder.unmount(names);
+    // What cannot be removed now goes with the run's folder.
+    for (const name of names)
+      rmSync(join(this.#layout.uppers, name), { recursive: true, force: true, maxRetries: 1 });
+  }
+
+  async #mount(image: string): Promise<Overlay> {
+    const name = String(this.#serial);
+    this.#serial += 1;
+    makeUpper(join(this.#layout.uppers, name));
+    const path = join(this.#holder.folder, 'm', name);
+    mkdirSync(path, { mode: 0o711 });
+    await this.#holder.mount(name, this.#lowers.get(image) as string);
+    return { name, path, reachable: this.#holder.inside(path) };
+  }
+}
+
+function makeUpper(folder: string): void {
+  if (existsSync(folder)) rmSync(folder, { recursive: true });
+  const upper = join(folder, 'upper');
+  mkdirSync(upper, { recursive: true, mode: 0o755 });
+  mkdirSync(join(folder, 'work'));
+  // The root of the container is the upper folder's.
+  chownSync(upper, containerRoot.uid, containerRoot.gid);
+  chmodSync(upper, 0o755);
+}

@@ -1,0 +1,109 @@
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { runProcess } from '../../kernel/system/index.ts';
+import { containerConfig } from './config.ts';
+import { seccompProfile } from './seccomp-profile.ts';
+
+/**
+ * Compiling the profile is more than half of what a container costs, so the program is kept: crun leaves it in its
+ * state folder after `create`, and takes it back in an annotation. The key holds the profile and the very crun.
+ * Without a program (first start failed, another runtime) containers compile the profile: slower, never weaker.
+ *
+ * @returns the program in base64
+ */
+export async function seccompProgram(options: {
+  readonly runtime: string;
+  readonly directory: string;
+  readonly initProgram: string;
+  readonly signal: AbortSignal;
+}): Promise<string | undefined> {
+  const found = statSync(options.runtime);
+  const key = createHash('sha256')
+    .update(JSON.stringify([seccompProfile(process.arch), options.runtime, found.size, found.mtimeMs]))
+    .digest('hex');
+  const kept = join(options.directory, `${key}.bpf`);
+  if (!existsSync(kept)) await compile(kept, options);
+  return existsSync(kept) ? readFileSync(kept).toString('base64') : undefined;
+}
+
+async function compile(kept: string, options: Parameters<typeof seccompProgram>[0]): Promise<void> {
+  mkdirSync(options.directory, { recursive: true, mode: 0o700 });
+  const work = mkdtempSync(join(options.directory, 'compile-'));
+  try {
+    chmodSync(work, 0o711);
+    mkdirSync(join(work, 'root', 'dev'), { recursive: true });
+    const config = containerConfig(
+      {
+        containerId: 'compile',
+        image: '',
+        argv: ['/'],
+        env: {},
+        user: '',
+        workingDir: '/',
+        workspace: 'none',
+        home: 'own',
+        network: 'none',
+        dockerSocket: false,
+        privileged: false,
+        resources: {},
+        volumes: [],
+        files: [],
+        outputsDir: '/out',
+        collectPaths: [],
+        graceMs: 0,
+        sensitive: false,
+      },
+      {
+        rootfs: join(work, 'root'),
+        user: { uid: 0, gid: 0, additionalGids: [], home: '/' },
+        binds: [],
+        networkNamespace: undefined,
+        initProgram: options.initProgram,
+        seccompProgram: undefined,
+      },
+    );
+    writeFileSync(
+      join(work, 'config.json'),
+      JSON.stringify({
+        ...config,
+        mounts: [
+          {
+            destination: '/dev',
+            type: 'bind',
+            source: options.initProgram.replace(/\/[^/]*$/, ''),
+            options: ['bind', 'ro'],
+          },
+        ],
+      }),
+    );
+    const script = `
+      [ ! -d /sys/fs/cgroup ] || mount -t tmpfs tmpfs /sys/fs/cgroup || exit 1
+      "$1" --root "$2/state" --cgroup-manager=disabled create --bundle "$2" compile >/dev/null || exit 1
+      cp "$2/state/compile/seccomp.bpf" "$2/seccomp.bpf"
+      "$1" --root "$2/state" --cgroup-manager=disabled delete --force compile`;
+    await runProcess(
+      'unshare',
+      ['--mount', '--propagation', 'private', 'sh', '-c', script, 'sh', options.runtime, work],
+      {
+        signal: options.signal,
+        timeoutMs: 20_000,
+      },
+    );
+    const made = join(work, 'seccomp.bpf');
+    // A program of cBPF instructions, 8 bytes each; anything else is not kept.
+    if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) renameSync(made, kept);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}

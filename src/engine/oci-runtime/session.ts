@@ -1,0 +1,565 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, posix } from 'node:path';
+import type { Store } from '../../oci/index.ts';
+import { engineError } from '../errors.ts';
+import type {
+  CollectedFile,
+  CollectRequest,
+  ContainerExit,
+  ContainerIo,
+  ContainerRun,
+  KeptContainer,
+  OperationOptions,
+  Session,
+  SessionSpec,
+  Workspace,
+} from '../port.ts';
+import { checkRun, isBelow } from '../run-check.ts';
+import { Collector, namesOf } from '../tree/collect.ts';
+import { giveTo, packFrom, removeFrom, snapshotOf, unpackInto, type WalkedEntry } from '../tree/contents.ts';
+import { Folder, type Owner } from '../tree/folder.ts';
+import { resolveInside, writeInside } from '../tree/scoped.ts';
+import { containerConfig } from './config.ts';
+import {
+  type ContainerRecord,
+  follow,
+  killContainer,
+  makeContainerFolder,
+  pause,
+  readRecord,
+  removeContainer,
+  writeRecord,
+} from './container.ts';
+import { Holder, recordedAlive } from './holder.ts';
+import { containerRoot, embeddedIdMap } from './id-map.ts';
+import { keepContainer } from './keep.ts';
+import {
+  containerFolder,
+  containerIds,
+  type Directories,
+  holderFolders,
+  installationVolumes,
+  isSafeId,
+  type RunLayout,
+} from './layout.ts';
+import { makeGroups } from './limits.ts';
+import { type MountPlan, type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
+import { hostsFile, resolverFile } from './name-service.ts';
+import { type Overlay, Overlays } from './overlays.ts';
+import { type ContainerUser, resolveUser } from './users.ts';
+
+/** What a session needs of its engine. */
+export interface SessionHost {
+  readonly directories: Directories;
+  readonly store: Store;
+  readonly runtime: string;
+  readonly initProgram: string;
+  readonly dockerSocket: string;
+  readonly owner: Owner;
+  seccompProgram(signal: AbortSignal): Promise<string | undefined>;
+}
+
+export class RuntimeSession implements Session {
+  readonly runId: string;
+  readonly workspace: Workspace;
+  readonly #host: SessionHost;
+  readonly #spec: SessionSpec;
+  readonly #layout: RunLayout;
+  readonly #operation: OperationOptions;
+  readonly #users = new Map<string, ContainerUser>();
+  readonly #releasing = new Set<Promise<void>>();
+  readonly #artefacts: Set<string>;
+  #opened: Promise<Opened> | undefined;
+  #foreign = false;
+
+  constructor(host: SessionHost, spec: SessionSpec, layout: RunLayout, operation: OperationOptions) {
+    this.#host = host;
+    this.#spec = spec;
+    this.#layout = layout;
+    this.#operation = operation;
+    this.runId = spec.runId;
+    this.#artefacts = new Set(
+      existsSync(layout.artefacts) ? (JSON.parse(readFileSync(layout.artefacts, 'utf8')) as string[]) : [],
+    );
+    this.workspace = this.#workspace();
+  }
+
+  /** Mounts and network; everything a container needs but its own root. */
+  ready(): Promise<Opened> {
+    this.#opened ??= this.#open();
+    return this.#opened;
+  }
+
+  async imageArchive(image: string, path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
+    const { overlays } = await this.ready();
+    this.#known(overlays, image);
+    const overlay = await overlays.take(image);
+    void overlays.prepare(image);
+    const { real, missing } = resolveInside(overlay.reachable, path);
+    const folder = join(overlay.reachable, ...real);
+    if (missing.length > 0 || !isFolder(folder)) {
+      overlays.retire(overlay.name);
+      return undefined;
+    }
+    return (async function* () {
+      try {
+        using opened = Folder.open(folder);
+        yield* packFrom(folder, opened.names());
+      } finally {
+        overlays.retire(overlay.name);
+      }
+    })();
+  }
+
+  async run(run: ContainerRun, io: ContainerIo): Promise<ContainerExit> {
+    checkRun(run);
+    const opened = await this.ready();
+    this.#known(opened.overlays, run.image);
+    if (existsSync(containerFolder(this.#layout, run.containerId))) {
+      throw engineError(
+        'ENGINE_RUN_INVALID',
+        `container ${run.containerId} exists already in run ${this.runId}`,
+      );
+    }
+    const overlay = await opened.overlays.take(run.image);
+    let record: ContainerRecord | undefined;
+    try {
+      if (io.signal.aborted || io.kill.aborted) return cancelledBefore();
+      record = this.#create(run, overlay, {
+        holder: opened.holder,
+        terminal: false,
+        program: opened.program,
+      });
+    } finally {
+      if (record === undefined) {
+        opened.overlays.retire(overlay.name);
+        rmSync(containerFolder(this.#layout, run.containerId), { recursive: true, force: true });
+      }
+    }
+    const timeout = run.timeoutMs === undefined ? '-' : seconds(run.timeoutMs);
+    opened.holder.order(
+      `run ${run.containerId} ${run.sensitive ? 'mem' : 'disk'} ${timeout} ${seconds(run.graceMs)}`,
+    );
+    void opened.overlays.prepare(run.image);
+    const exit = await this.#follow(record, io);
+    if (exit === undefined) {
+      throw engineError(
+        'ENGINE_START_FAILED',
+        `container ${run.containerId} was never started: its session is gone`,
+      );
+    }
+    return exit;
+  }
+
+  async attach(containerId: string, io: ContainerIo): Promise<ContainerExit | undefined> {
+    const record = isSafeId(containerId) ? readRecord(this.#layout, containerId) : undefined;
+    return record === undefined ? undefined : await this.#follow(record, io);
+  }
+
+  async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
+    const record = this.#record(containerId);
+    const collector = new Collector(request, (message) =>
+      this.#operation.emit({ type: 'engine.notice', message }),
+    );
+    const mountPoints = new Set([...record.mounts.map((mount) => mount.path)]);
+    for (const path of request.paths) {
+      const covering = record.mounts
+        .filter((mount) => isBelow(path, mount.path))
+        .sort((a, b) => b.path.length - a.path.length)[0];
+      if (covering === undefined) {
+        const upper = join(this.#layout.uppers, record.overlay, 'upper');
+        collector.take({ root: upper, names: record.real[path] ?? namesOf(path), shown: path, mountPoints });
+      } else collector.take(sourceIn(covering, path, mountPoints));
+      for (const mount of record.mounts) {
+        if (mount.path !== path && isBelow(mount.path, path) && mount.kind !== 'socket') {
+          collector.take(sourceIn(mount, mount.path, mountPoints));
+        }
+      }
+    }
+    return collector.files;
+  }
+
+  async release(
+    containerId: string,
+    options: { readonly keep: boolean },
+  ): Promise<KeptContainer | undefined> {
+    const record = this.#record(containerId);
+    await killContainer(this.#layout, containerId);
+    if (options.keep) {
+      // Two mounts may not share a writable layer.
+      await (await this.#opened)?.holder.unmount([record.overlay]);
+      return keepContainer(this.#host, this.#layout, { record, lowers: await this.#lowers(record.image) });
+    }
+    const work = this.#remove(record);
+    this.#releasing.add(work);
+    void work.finally(() => this.#releasing.delete(work)).catch(() => {});
+    return undefined;
+  }
+
+  async shellCommand(run: ContainerRun): Promise<readonly string[]> {
+    const opened = await this.ready();
+    const containerId = `${run.containerId.slice(0, 100)}-shell`;
+    await this.#removeIfAny(containerId);
+    const again = { ...run, containerId, sensitive: true, timeoutMs: 0 };
+    const overlay = await opened.overlays.take(run.image);
+    this.#create(again, overlay, { holder: opened.holder, terminal: true, program: opened.program });
+    return [
+      'nsenter',
+      `--mount=/proc/${opened.holder.pid}/ns/mnt`,
+      this.#host.runtime,
+      '--root',
+      join(this.#layout.control, 'crun'),
+      '--cgroup-manager=disabled',
+      'run',
+      '--bundle',
+      containerFolder(this.#layout, containerId),
+      containerId,
+    ];
+  }
+
+  async close(options: { readonly keepWorkspace: boolean }): Promise<void> {
+    const ids = containerIds(this.#layout);
+    await Promise.all(ids.map((id) => killContainer(this.#layout, id)));
+    await Promise.allSettled(this.#releasing);
+    const opened = await this.#opened?.catch(() => undefined);
+    await opened?.overlays.settled();
+    await opened?.holder.end();
+    await endHolders(this.#layout);
+    await opened?.lease[Symbol.asyncDispose]();
+    for (const id of containerIds(this.#layout)) {
+      const record = readRecord(this.#layout, id);
+      if (record !== undefined) await removeContainer(this.#layout, record);
+    }
+    rmSync(this.#layout.control, { recursive: true, force: true, maxRetries: 3 });
+    if (options.keepWorkspace || existsSync(this.#layout.kept)) this.#tidyKept(options.keepWorkspace);
+    else rmSync(this.#layout.disk, { recursive: true, force: true });
+  }
+
+  /** Makes a container's files, mount points, groups and configuration. */
+  #create(
+    run: ContainerRun,
+    overlay: Overlay,
+    parts: { readonly holder: Holder; readonly terminal: boolean; readonly program: string | undefined },
+  ): ContainerRecord {
+    const user = this.#user(overlay, run);
+    // A root step may have left files of other ids behind, which this user could not open.
+    if (this.#foreign && user.uid !== 0) this.#normalise();
+    if (user.uid === 0 && run.workspace === 'rw') this.#foreign = true;
+    const control = makeContainerFolder(this.#layout, run.containerId, run.sensitive);
+    const sources = this.#sources(run, overlay, { user, holder: parts.holder });
+    const plan = planMounts(run, sources);
+    this.#noteArtefacts(plan);
+    makeWorkingDir(run, plan, sources);
+    this.#nameService(run, overlay);
+    const groups = makeGroups(`${this.runId}-${run.containerId}`, run.resources);
+    const real: Record<string, readonly string[]> = {};
+    for (const path of run.collectPaths) {
+      const resolved = resolveInside(overlay.reachable, path);
+      real[path] = [...resolved.real, ...resolved.missing];
+    }
+    const record: ContainerRecord = {
+      containerId: run.containerId,
+      image: run.image,
+      overlay: overlay.name,
+      mounts: plan.mounts,
+      real,
+      groups,
+      sensitive: run.sensitive,
+    };
+    const config = containerConfig(
+      run.workingDir === posix.normalize(run.workingDir)
+        ? run
+        : { ...run, workingDir: posix.normalize(run.workingDir) },
+      {
+        rootfs: overlay.path,
+        user,
+        binds: plan.binds,
+        networkNamespace: join(parts.holder.folder, 'netns'),
+        initProgram: this.#host.initProgram,
+        seccompProgram: parts.program,
+        terminal: parts.terminal,
+        ...(run.dockerSocket ? { extraHostGid: socketGroup(this.#host.dockerSocket) } : {}),
+      },
+    );
+    if (groups.length > 0) writeFileSync(join(control, 'groups'), `${groups.join('\n')}\n`, { mode: 0o600 });
+    writeFileSync(join(control, 'config.json'), JSON.stringify(config), { mode: 0o600 });
+    writeRecord(this.#layout, record);
+    return record;
+  }
+
+  #sources(
+    run: ContainerRun,
+    overlay: Overlay,
+    parts: { readonly user: ContainerUser; readonly holder: Holder },
+  ): MountSources {
+    const { directories, owner } = this.#host;
+    const folder = (path: string): string => {
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+      return path;
+    };
+    return {
+      rootfs: overlay.reachable,
+      user: parts.user,
+      owner,
+      workspace: this.#layout.workspace,
+      home: run.home === 'shared' ? folder(this.#layout.home) : this.#layout.home,
+      tmp: run.home === 'shared' ? folder(this.#layout.tmp) : this.#layout.tmp,
+      outputs: join(this.#layout.outputs, run.containerId),
+      files: join(containerFolder(this.#layout, run.containerId), 'f'),
+      volume: (scope, name) =>
+        folder(
+          join(
+            scope === 'run'
+              ? join(this.#layout.disk, 'volumes')
+              : installationVolumes(directories, this.#spec.installationId),
+            name,
+          ),
+        ),
+      seen: (path, readOnly) =>
+        join(parts.holder.folder, readOnly ? 'r' : 'b', path.slice(directories.state.length)),
+      dockerSocket: run.dockerSocket ? this.#host.dockerSocket : undefined,
+    };
+  }
+
+  #user(overlay: Overlay, run: ContainerRun): ContainerUser {
+    const key = `${run.image}\0${run.user}`;
+    const known = this.#users.get(key);
+    if (known !== undefined) return known;
+    const user = resolveUser(overlay.reachable, run.user, run.image);
+    this.#users.set(key, user);
+    return user;
+  }
+
+  #nameService(run: ContainerRun, overlay: Overlay): void {
+    const write = (path: string, content: string): void => {
+      if (run.files.some((file) => file.path === path)) return;
+      writeInside(overlay.reachable, path, {
+        content: Buffer.from(content),
+        mode: 0o644,
+        owner: containerRoot,
+        parentOwner: containerRoot,
+      });
+    };
+    write('/etc/hosts', hostsFile(run));
+    if (run.network !== 'none') write('/etc/resolv.conf', resolverFile(run.network));
+  }
+
+  #follow(record: ContainerRecord, io: ContainerIo): Promise<ContainerExit | undefined> {
+    return follow(this.#layout, record, {
+      onOutput: (stream, chunk) => io.onOutput(stream, chunk),
+      onStarted: () => io.onStarted?.(),
+      signal: io.signal,
+      kill: io.kill,
+      onNotice: (message) => this.#operation.emit({ type: 'engine.notice', message }),
+    });
+  }
+
+  #record(containerId: string): ContainerRecord {
+    const record = isSafeId(containerId) ? readRecord(this.#layout, containerId) : undefined;
+    if (record === undefined) {
+      throw engineError(
+        'ENGINE_CONTAINER_UNKNOWN',
+        `there is no container ${containerId} in run ${this.runId}`,
+      );
+    }
+    return record;
+  }
+
+  async #remove(record: ContainerRecord): Promise<void> {
+    await removeContainer(this.#layout, record);
+    const opened = await this.#opened;
+    opened?.overlays.retire(record.overlay);
+  }
+
+  async #removeIfAny(containerId: string): Promise<void> {
+    const record = readRecord(this.#layout, containerId);
+    if (record !== undefined) await this.#remove(record);
+  }
+
+  #known(overlays: Overlays, image: string): void {
+    if (!overlays.has(image)) throw engineError('ENGINE_RUN_INVALID', `the session has no image ${image}`);
+  }
+
+  async #lowers(image: string) {
+    const pinned = this.#spec.images[image];
+    return pinned === undefined ? [] : await this.#host.store.lowers(pinned, embeddedIdMap, this.#operation);
+  }
+
+  async #open(): Promise<Opened> {
+    const { store, directories, runtime } = this.#host;
+    const images = Object.entries(this.#spec.images);
+    mkdirSync(this.#layout.control, { recursive: true, mode: 0o711 });
+    const holder = Holder.start({
+      runFolder: this.#layout.control,
+      generation: holderFolders(this.#layout).length,
+      outputFolder: this.#layout.output,
+      stateDirectory: directories.state,
+      runtime,
+      network: this.#spec.network,
+      onNotice: (message) => this.#operation.emit({ type: 'engine.notice', message }),
+    });
+    const digests = images.flatMap(([, image]) => [
+      image.manifestDigest,
+      image.configDigest,
+      ...image.layers.map((layer) => layer.digest),
+    ]);
+    const lease = await store.lease(`run-${this.runId}`, digests);
+    try {
+      const program = this.#host.seccompProgram(this.#operation.signal);
+      const overlays = new Overlays(this.#layout, holder, holderFolders(this.#layout).length * 1_000_000);
+      for (const [name, image] of images) {
+        this.#operation.emit({ type: 'engine.image', image: name, phase: 'loading' });
+        overlays.addImage(name, await store.lowers(image, embeddedIdMap, this.#operation));
+        this.#operation.emit({ type: 'engine.image', image: name, phase: 'ready' });
+      }
+      await holder.ready;
+      for (const [name] of images) void overlays.prepare(name);
+      return { holder, overlays, lease, program: await program };
+    } catch (cause) {
+      await holder.end();
+      await lease[Symbol.asyncDispose]();
+      throw cause;
+    }
+  }
+
+  #workspace(): Workspace {
+    const root = this.#layout.workspace;
+    const hidden = (entry: WalkedEntry): boolean => this.#isArtefact(entry);
+    return {
+      put: (archive) => unpackInto(root, archive, this.#host.owner),
+      get: async (paths) => packFrom(root, paths, hidden),
+      snapshot: async () => snapshotOf(root, hidden),
+      remove: async (paths) => removeFrom(root, paths),
+    };
+  }
+
+  /** A mount point that nobody has put anything into is not the bundle's. */
+  #isArtefact(entry: WalkedEntry): boolean {
+    if (!this.#artefacts.has(entry.path)) return false;
+    const stat = entry.folder.stat(entry.name);
+    return stat === undefined || stat.isDirectory() || (stat.isFile() && stat.size === 0);
+  }
+
+  #noteArtefacts(plan: MountPlan): void {
+    const fresh = plan.artefacts.filter((path) => !this.#artefacts.has(path));
+    if (fresh.length === 0) return;
+    for (const path of fresh) this.#artefacts.add(path);
+    writeFileSync(this.#layout.artefacts, JSON.stringify([...this.#artefacts]), { mode: 0o600 });
+  }
+
+  #normalise(): void {
+    giveTo(this.#layout.workspace, this.#host.owner);
+    if (existsSync(this.#layout.home)) giveTo(this.#layout.home, this.#host.owner);
+    if (existsSync(this.#layout.tmp)) giveTo(this.#layout.tmp, this.#host.owner);
+    this.#foreign = false;
+  }
+
+  #tidyKept(keepWorkspace: boolean): void {
+    giveTo(this.#layout.workspace, this.#host.owner);
+    const deepestFirst = [...this.#artefacts].sort((a, b) => b.length - a.length);
+    removeEmpty(this.#layout.workspace, deepestFirst);
+    for (const folder of [
+      this.#layout.home,
+      this.#layout.tmp,
+      this.#layout.uppers,
+      this.#layout.output,
+      this.#layout.outputs,
+    ]) {
+      rmSync(folder, { recursive: true, force: true });
+    }
+    rmSync(this.#layout.artefacts, { force: true });
+    if (!keepWorkspace) rmSync(this.#layout.workspace, { recursive: true, force: true });
+  }
+}
+
+export interface Opened {
+  readonly holder: Holder;
+  readonly overlays: Overlays;
+  readonly lease: AsyncDisposable;
+  readonly program: string | undefined;
+}
+
+/** Waits for holders that other processes left, and ends those that do not go by themselves. */
+export async function endHolders(layout: RunLayout): Promise<void> {
+  for (const folder of holderFolders(layout)) {
+    for (const [name, patience] of [
+      ['holder', 400],
+      ['slirp', 400],
+    ] as const) {
+      const file = join(folder, name);
+      const pid = Number.parseInt(existsSync(file) ? readFileSync(file, 'utf8') : '', 10);
+      const alive = (): boolean => (name === 'holder' ? recordedAlive(file) : isProgram(pid, 'slirp4netns'));
+      for (let tries = 0; alive(); tries += 1) {
+        if (tries === patience) process.kill(pid, 'SIGKILL');
+        await pause(5);
+      }
+    }
+  }
+}
+
+function isProgram(pid: number, name: string): boolean {
+  if (!(pid > 0)) return false;
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === name;
+  } catch {
+    return false;
+  }
+}
+
+function isFolder(path: string): boolean {
+  try {
+    using _ = Folder.open(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function sourceIn(mount: ContainerRecord['mounts'][number], path: string, mountPoints: ReadonlySet<string>) {
+  if (mount.kind === 'file') {
+    const names = mount.host.split('/').filter((part) => part !== '');
+    return { root: `/${names.slice(0, -1).join('/')}`, names: names.slice(-1), shown: path, mountPoints };
+  }
+  return { root: mount.host, names: namesOf(path.slice(mount.path.length)), shown: path, mountPoints };
+}
+
+function removeEmpty(root: string, paths: readonly string[]): void {
+  for (const path of paths) {
+    const names = namesOf(path);
+    const name = names.at(-1) as string;
+    using folder = tryDescend(root, names.slice(0, -1));
+    const stat = folder?.stat(name);
+    if (folder === undefined || stat === undefined) continue;
+    if (stat.isFile() && stat.size === 0) folder.remove(name);
+    if (stat.isDirectory()) {
+      using inner = folder.child(name);
+      if (inner.names().length === 0) folder.remove(name);
+    }
+  }
+}
+
+function tryDescend(root: string, names: readonly string[]): Folder | undefined {
+  let folder = Folder.open(root);
+  for (const name of names) {
+    using above = folder;
+    const next = above.childIfAny(name);
+    if (next === undefined) return undefined;
+    folder = next;
+  }
+  return folder;
+}
+
+function seconds(ms: number): string {
+  return (ms / 1000).toFixed(3);
+}
+
+function cancelledBefore(): ContainerExit {
+  const now = new Date().toISOString();
+  return {
+    exitCode: 143,
+    cause: 'cancelled',
+    startedAt: now,
+    finishedAt: now,
+    message: 'cancelled before it was started',
+  };
+}
