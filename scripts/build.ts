@@ -60,6 +60,8 @@ function options(outdir: string): BuildOptions {
     define: { 'globalThis.__SKYCAP_VERSION__': JSON.stringify(packageVersion()) },
     // The CommonJS build of yaml asks for `process` and `buffer` by require; its ES build does not and is smaller.
     alias: { yaml: join(root, 'node_modules/yaml/browser/index.js') },
+    // CommonJS that asks for a built-in module by require: loaded as it is, by the one command that needs it.
+    external: ['@balena/dockerignore'],
     metafile: true,
     logLevel: 'warning',
     absWorkingDir: root,

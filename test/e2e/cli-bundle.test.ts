@@ -1,6 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { execFileSync } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Home, makeHome } from '../support/skycap.ts';
 
@@ -28,7 +28,10 @@ describe('skycap create', () => {
     expect(JSON.parse(lint.stdout).problems).toEqual([]);
     const dockerfile = readFileSync(join(home.folder, 'site-tools/image/Dockerfile'), 'utf8');
     const label = /dev\.skycap\.interface='([^']*)'/.exec(dockerfile)?.[1]?.replaceAll('\\\n', '') ?? '';
-    expect(JSON.parse(label)).toMatchObject({ inputs: { whom: { type: 'string' } }, outputs: { greeting: {} } });
+    expect(JSON.parse(label)).toMatchObject({
+      inputs: { whom: { type: 'string' } },
+      outputs: { greeting: {} },
+    });
     expect(execFileSync('sh', [join(home.folder, 'site-tools/test.sh')]).toString()).toBe('ok\n');
   });
 
@@ -47,7 +50,8 @@ describe('skycap create', () => {
 });
 
 describe('skycap lint', () => {
-  const broken = 'schemaVersion: 1.0.1\nname: x\nversion: 0.1.0\nparametrs: []\ninvocationImages:\n  - name: tools\n    imgae: a/b:1\ninstall: []\n';
+  const broken =
+    'schemaVersion: 1.0.1\nname: x\nversion: 0.1.0\nparametrs: []\ninvocationImages:\n  - name: tools\n    imgae: a/b:1\ninstall: []\n';
 
   test('tells all errors with their places, and exits with 10', async () => {
     writeFileSync(join(home.folder, 'porter.yaml'), broken);
@@ -55,7 +59,9 @@ describe('skycap lint', () => {
     expect(text.exitCode).toBe(10);
     expect(text.stdout).toMatch(/^porter\.yaml:7:5: error: .*imgae/m);
     const json = JSON.parse((await home.run(['lint', '-o', 'json'])).stdout);
-    expect(json.problems).toContainEqual(expect.objectContaining({ severity: 'error', line: 7, column: 5, file: 'porter.yaml' }));
+    expect(json.problems).toContainEqual(
+      expect.objectContaining({ severity: 'error', line: 7, column: 5, file: 'porter.yaml' }),
+    );
     const sarif = JSON.parse((await home.run(['lint', '-o', 'sarif'])).stdout);
     expect(sarif).toMatchObject({ version: '2.1.0', runs: [{ tool: { driver: { name: 'skycap' } } }] });
     expect(sarif.runs[0].results.length).toBe(json.problems.length);
@@ -107,7 +113,17 @@ describe('skycap explain', () => {
     expect(JSON.parse(stdout)).toMatchObject({
       name: 'my-app',
       version: '0.1.0',
-      parameters: [{ name: 'place', type: 'string', default: 'world', applyTo: 'All Actions', required: false, sensitive: false, injected: false }],
+      parameters: [
+        {
+          name: 'place',
+          type: 'string',
+          default: 'world',
+          applyTo: 'All Actions',
+          required: false,
+          sensitive: false,
+          injected: false,
+        },
+      ],
       outputs: [{ name: 'greeting', type: 'string', applyTo: 'All Actions' }],
       mixins: [],
       invocationImages: [{ name: 'tools', image: 'docker.io/library/busybox:1.37' }],

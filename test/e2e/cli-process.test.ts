@@ -23,14 +23,20 @@ function stateFolder(): string {
 describe('a reader that goes away', () => {
   test('is no error', async () => {
     await seedState(stateFolder());
-    const ran = await collect(spawn('bash', ['-c', `set -o pipefail; "${program}" list -o json | true; echo "\${PIPESTATUS[0]}"`], { env: home.env }));
+    const ran = await collect(
+      spawn('bash', ['-c', `set -o pipefail; "${program}" list -o json | true; echo "\${PIPESTATUS[0]}"`], {
+        env: home.env,
+      }),
+    );
     expect(ran.stderr).toBe('');
     expect(ran.stdout).toBe('0\n');
   });
 
   test('ends a log that is followed', async () => {
     const { lastRunId } = await seedRunning();
-    const ran = await collect(spawn('bash', ['-c', `"${program}" run logs -f ${lastRunId} | head -n 1`], { env: home.env }));
+    const ran = await collect(
+      spawn('bash', ['-c', `"${program}" run logs -f ${lastRunId} | head -n 1`], { env: home.env }),
+    );
     expect(ran.stdout).toContain('hello');
   });
 });
@@ -46,7 +52,14 @@ async function seedRunning(): Promise<{ readonly lastRunId: string }> {
   }
   await using log = await state.openLog(seeded.lastRunId);
   for (let count = 0; count < 2_000; count++) {
-    log.write(JSON.stringify({ type: 'step.output', step: 'apply', stream: 'stdout', text: `hello ${count} ${'x'.repeat(200)}\n` }));
+    log.write(
+      JSON.stringify({
+        type: 'step.output',
+        step: 'apply',
+        stream: 'stdout',
+        text: `hello ${count} ${'x'.repeat(200)}\n`,
+      }),
+    );
   }
   return seeded;
 }

@@ -19,7 +19,12 @@ const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 
 describe('skycap version', () => {
   test.each([['version'], ['--version'], ['-v']])('%s', async (word) => {
-    expect(await home.run([word])).toEqual({ exitCode: 0, signal: null, stdout: `skycap ${version}\n`, stderr: '' });
+    expect(await home.run([word])).toEqual({
+      exitCode: 0,
+      signal: null,
+      stdout: `skycap ${version}\n`,
+      stderr: '',
+    });
   });
 
   test('through links, relative and absolute', async () => {
@@ -39,12 +44,16 @@ describe('skycap version', () => {
       outputs: Record<string, { imports: { path: string; kind: string }[]; inputs: Record<string, unknown> }>;
     };
     const [, entry] = Object.entries(outputs).find(([path]) => path.endsWith('/skycap.js')) ?? [];
-    const eager = (entry?.imports ?? []).filter(({ kind }) => kind === 'import-statement').map(({ path }) => path);
+    const eager = (entry?.imports ?? [])
+      .filter(({ kind }) => kind === 'import-statement')
+      .map(({ path }) => path);
     expect(eager.filter((path) => !path.includes('chunks/'))).toEqual(['node:fs']);
     const chunks = eager.filter((path) => path.includes('chunks/')).map((path) => outputs[path]);
     const inputs = [entry, ...chunks].flatMap((output) => Object.keys(output?.inputs ?? {}));
     expect(inputs.sort()).toEqual(['src/cli/main.ts', 'src/cli/version.ts']);
-    expect(chunks.flatMap((chunk) => chunk?.imports.filter(({ kind }) => kind === 'import-statement') ?? [])).toEqual([]);
+    expect(
+      chunks.flatMap((chunk) => chunk?.imports.filter(({ kind }) => kind === 'import-statement') ?? []),
+    ).toEqual([]);
   });
 
   test('loads no module of Node that an empty program does not load', () => {
@@ -56,7 +65,13 @@ describe('skycap version', () => {
       await import(${JSON.stringify(url)});
       writeFileSync(2, JSON.stringify(process.moduleLoadList.filter((name) => !before.has(name))));`;
     const out = join(home.folder, 'loaded');
-    execFileSync('/bin/sh', ['-c', `"$0" --input-type=module -e "$1" 2> "$2"`, process.execPath, script, out]);
+    execFileSync('/bin/sh', [
+      '-c',
+      `"$0" --input-type=module -e "$1" 2> "$2"`,
+      process.execPath,
+      script,
+      out,
+    ]);
     expect(JSON.parse(readFileSync(out, 'utf8'))).toEqual([]);
   });
 });
@@ -71,24 +86,34 @@ describe('how it answers', () => {
   test('errors go to stderr, with the code, what to do, and nothing on stdout', async () => {
     const ran = await home.run(['instal']);
     expect(ran).toMatchObject({ exitCode: 2, stdout: '' });
-    expect(ran.stderr).toBe('error [USAGE] there is no command "instal"\n  hint: did you mean skycap install?\n');
+    expect(ran.stderr).toBe(
+      'error [USAGE] there is no command "instal"\n  hint: did you mean skycap install?\n',
+    );
   });
 
   test('errors are JSON where results would be', async () => {
     const ran = await home.run(['installation', 'show', 'nobody', '-o', 'json']);
     expect(ran).toMatchObject({ exitCode: 67, stdout: '' });
-    expect(JSON.parse(ran.stderr)).toMatchObject({ error: { code: 'STATE_NOT_FOUND', exitCode: 67, hint: expect.any(String) } });
+    expect(JSON.parse(ran.stderr)).toMatchObject({
+      error: { code: 'STATE_NOT_FOUND', exitCode: 67, hint: expect.any(String) },
+    });
   });
 
   test('NO_COLOR and FORCE_COLOR', async () => {
     expect((await home.run(['nonsense'], { env: { FORCE_COLOR: '1' } })).stderr).toContain('\u001b[31m');
-    expect((await home.run(['nonsense'], { env: { FORCE_COLOR: '1', NO_COLOR: '1' } })).stderr).not.toContain('\u001b');
+    expect((await home.run(['nonsense'], { env: { FORCE_COLOR: '1', NO_COLOR: '1' } })).stderr).not.toContain(
+      '\u001b',
+    );
   });
 
   test('a shell takes the completion scripts', async () => {
     const { stdout } = await home.run(['completion', 'bash']);
     const script = `${stdout}\nCOMP_WORDS=(skycap image p); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;
-    expect(execFileSync('bash', ['-c', script]).toString().trim().split(' ').sort()).toEqual(['prune', 'pull', 'push']);
+    expect(execFileSync('bash', ['-c', script]).toString().trim().split(' ').sort()).toEqual([
+      'prune',
+      'pull',
+      'push',
+    ]);
     const flags = `${stdout}\nCOMP_WORDS=(skycap install --dry); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;
     expect(execFileSync('bash', ['-c', flags]).toString().trim()).toBe('--dry-run');
     const values = `${stdout}\nCOMP_WORDS=(skycap list --output j); COMP_CWORD=3; _skycap; echo "\${COMPREPLY[*]}"`;

@@ -96,7 +96,7 @@ export async function makeWorld(engine: EngineName): Promise<World> {
     requests,
     async image(name, options = { busybox: true }) {
       const reference = `${server.host}/${name.includes(':') ? name : `${name}:latest`}`;
-      await makeImage(images, { ...options, reference });
+      await makeImage(images, { ...options, reference: `localhost/${name}` });
       return reference;
     },
     bundle(files) {
@@ -185,6 +185,14 @@ function parse<T>(stdout: string, stderr: string): T {
   } catch {
     throw new Error(`stdout is no JSON:\n${stdout}\nstderr:\n${stderr}`);
   }
+}
+
+/** The run, if it ended with this exit code; else an error that shows what it said. */
+export function expectCode(ran: Ran, code: number): Ran {
+  if (ran.code === code) return ran;
+  throw new Error(
+    `exit code ${ran.code ?? ran.signal}, expected ${code}\nstdout:\n${ran.stdout}\nstderr:\n${ran.stderr}`,
+  );
 }
 
 /** Every file below a folder with its bytes; for tests that search what was left behind. */
