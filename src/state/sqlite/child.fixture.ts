@@ -104,9 +104,13 @@ const commands: Readonly<Record<string, (store: StateStore) => Promise<void>>> =
     say('written');
     await untilKilled();
   },
+  /** Once, or again and again with ARGUMENT. */
   async rotate(store) {
-    await (store as Awaited<ReturnType<typeof openState>>).rotateKeys();
-    say('rotated');
+    do {
+      await (store as Awaited<ReturnType<typeof openState>>).rotateKeys();
+      say('rotated');
+      await sleep(0);
+    } while (argument !== '');
   },
 };
 
