@@ -18,7 +18,8 @@ import {
 } from '../../document/index.ts';
 import type { Text } from '../model.ts';
 import { type LintContext, nodeAt, type PlacedStep, stepPath } from './context.ts';
-import { scopeOf, sharedScope } from './scope.ts';
+import { outputNames } from './names.ts';
+import { hasMixinSteps, scopeOf, sharedScope } from './scope.ts';
 
 /** Paths that each step's expressions read, by step: who sees what follows from it. */
 export type UsedPaths = ReadonlyMap<PlacedStep, readonly (readonly string[])[]>;
@@ -26,6 +27,8 @@ export type UsedPaths = ReadonlyMap<PlacedStep, readonly (readonly string[])[]>;
 /** Checks every expression of every step; returns what each reads. */
 export function checkExpressions(context: LintContext): UsedPaths {
   const shared = sharedScope(context);
+  const outputs = new Set(outputNames(context));
+  const outputsOpen = hasMixinSteps(context);
   const used = new Map<PlacedStep, (readonly string[])[]>();
   for (const placed of context.steps) {
     const paths: (readonly string[])[] = [];
@@ -38,7 +41,7 @@ export function checkExpressions(context: LintContext): UsedPaths {
       const options = { delimiters: context.bundle.delimiters };
       const template = condition ? parseCondition(text.text, options) : parseTemplate(text.text, options);
       paths.push(...references(template).map((reference) => reference.path));
-      checkOne(context, { placed, text, template, scope });
+      checkOne(context, { placed, text, template, scope, outputs, outputsOpen });
     }
   }
   return used;
@@ -49,14 +52,32 @@ interface Checked {
   readonly text: SourceText;
   readonly template: Template;
   readonly scope: Scope;
+  readonly outputs: ReadonlySet<string>;
+  readonly outputsOpen: boolean;
 }
 
 function checkOne(context: LintContext, checked: Checked): void {
   for (const finding of checkTemplate(checked.template, checked.scope))
     reportFinding(context, checked, finding);
-  for (const reference of references(checked.template))
-    if (reference.path[0] === 'bundle' && reference.path[1] === 'custom')
-      checkCustomPath(context, checked, reference);
+  for (const reference of references(checked.template)) {
+    const [root, group, name] = reference.path;
+    if (root !== 'bundle' || name === undefined) continue;
+    if (group === 'custom') checkCustomPath(context, checked, reference);
+    if (group === 'outputs' && checked.outputsOpen && !checked.outputs.has(name))
+      context.report(sourceSpan(context.document.source, checked.text, reference.span), {
+        severity: 'warning',
+        code: 'undeclared-output',
+        message: `bundle.outputs.${name} is declared nowhere; only a mixin could make it`,
+        hint: outputHint(name, checked.outputs),
+      });
+  }
+}
+
+function outputHint(name: string, outputs: ReadonlySet<string>): string {
+  const meant = didYouMean(name, outputs);
+  return meant === undefined
+    ? 'declare it under `outputs:`, or in the step that makes it'
+    : `did you mean \`${meant}\`?`;
 }
 
 function reportFinding(context: LintContext, checked: Checked, finding: ExpressionFinding): void {

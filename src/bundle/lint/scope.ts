@@ -75,7 +75,8 @@ export function sharedScope(context: LintContext): SharedScope {
       late(key),
     ]),
     ['custom', customNode(bundle.custom)],
-    ['outputs', names(outputs)],
+    // A mixin may make outputs that the file does not declare; they are warned of elsewhere.
+    ['outputs', names(outputs, { open: hasMixinSteps(context) })],
     ['dependencies', names(new Map(dependencies))],
     ['images', names(new Map(images))],
   ]);
@@ -114,4 +115,8 @@ export function applies(one: { readonly applyTo: readonly string[] }, action: st
 /** `custom` is known, so its members are; a map may also be read whole. */
 function customNode(custom: { readonly [key: string]: Json }): ScopeNode {
   return names(new Map(Object.entries(custom).map(([key, json]) => [key, value(json)] as const)));
+}
+
+export function hasMixinSteps(context: LintContext): boolean {
+  return context.steps.some(({ step }) => step.body.kind === 'mixin');
 }

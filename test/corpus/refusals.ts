@@ -1,0 +1,58 @@
+/** Every recorded file that Porter refuses, in the order of the data, with our errors as `code:line`; none where Skycap accepts it. */
+export const refusals: readonly (readonly [string, readonly string[]])[] = [
+  ['getporter-examples/mage/examples/testdata/missing-name/porter.yaml', ['legacy-bundle:1']],
+  ['getporter-examples/mage/examples/testdata/missing-registry/porter.yaml', ['legacy-bundle:1']],
+  ['getporter-examples/mage/examples/testdata/missing-version/porter.yaml', ['legacy-bundle:1']],
+  ['getporter-porter/build/testdata/bundles/wiring-app-dangling-target/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/build/testdata/bundles/wiring-app/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/build/testdata/bundles/wiring-infra/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/build/testdata/bundles/wiring-top-dangling/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/build/testdata/bundles/wiring-top/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/build/testdata/bundles/wordpressv2-interface-missing/porter.yaml', ['schema-version:1']],
+  [
+    'getporter-porter/build/testdata/bundles/wordpressv2-interface-reference/porter.yaml',
+    ['schema-version:1'],
+  ],
+  ['getporter-porter/build/testdata/bundles/wordpressv2-interface/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/build/testdata/bundles/wordpressv2/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/pkg/cnab/config-adapter/testdata/porter-with-depsv2.yaml', ['schema-version:1']],
+  ['getporter-porter/pkg/manifest/testdata/bundles/mysql/porter.yaml', ['schema-version:2']],
+  [
+    'getporter-porter/pkg/manifest/testdata/empty-steps.yaml',
+    ['empty-step:19', 'empty-step:27', 'empty-step:40'],
+  ],
+  ['getporter-porter/pkg/manifest/testdata/mixin-with-bad-config.yaml', ['legacy-bundle:1']],
+  ['getporter-porter/pkg/manifest/testdata/mixin-with-config.yaml', ['legacy-bundle:1']],
+  ['getporter-porter/pkg/manifest/testdata/mixin-with-empty-version.yaml', ['legacy-bundle:1']],
+  ['getporter-porter/pkg/manifest/testdata/mixin-with-invalid-version.yaml', ['legacy-bundle:1']],
+  ['getporter-porter/pkg/manifest/testdata/mixin-with-versions.yaml', ['legacy-bundle:1']],
+  [
+    'getporter-porter/pkg/manifest/testdata/porter-no-name.yaml',
+    ['missing-key:1', 'missing-key:1', 'mixin-undeclared:6', 'mixin-undeclared:11'],
+  ],
+  ['getporter-porter/pkg/manifest/testdata/porter-with-bad-description.yaml', ['wrong-type:12']],
+  ['getporter-porter/pkg/manifest/testdata/porter-with-bad-type.yaml', ['wrong-type:10']],
+  ['getporter-porter/pkg/manifest/testdata/porter-with-badschema.yaml', ['unknown-key:42']],
+  [
+    'getporter-porter/pkg/manifest/testdata/porter-with-persistent-params.yaml',
+    ['schema-version:1', 'schema-version:9'],
+  ],
+  [
+    'getporter-porter/tests/integration/testdata/bundles/bundle-with-file-sources/porter.yaml',
+    ['schema-version:1', 'schema-version:9'],
+  ],
+  ['getporter-porter/tests/integration/testdata/bundles/bundle-with-image/porter.yaml', ['missing-key:9']],
+  [
+    'getporter-porter/tests/integration/testdata/bundles/bundle-with-persistent-params/porter.yaml',
+    ['schema-version:1', 'schema-version:9'],
+  ],
+  ['getporter-porter/tests/testdata/myenv/porter.yaml', ['schema-version:1']],
+  ['getporter-porter/tests/testdata/myinfra/porter.yaml', ['schema-version:1']],
+  [
+    'seed-bundles/cicd-bundle/porter.yaml',
+    ['expression-name:15', 'expression-name:15', 'expression-name:25', 'expression-name:25'],
+  ],
+  ['seed-bundles/infra-management-bundle/porter.yaml', []],
+  ['seed-bundles/k8s-deployment-bundle/porter.yaml', []],
+  ['seed-bundles/my-porter-bundle/porter.yaml', []],
+];
