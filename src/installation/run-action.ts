@@ -197,6 +197,12 @@ async function runInSession(
 ): Promise<RunResult> {
   const { plan, runId, installationId, loaded, resumed } = parts;
   const { emit, signal } = deps;
+  if (plan.steps.length === 0) {
+    const message = `${plan.bundle.name} declares no steps for ${plan.action}: there is nothing to run`;
+    emit({ type: 'warning', code: 'nothing-to-run', message });
+    await afterUninstall(deps, plan, installationId);
+    return { state: 'succeeded', steps: [], outputs: parts.outputs, carried: [] };
+  }
   const { executePlan } = await loadRun();
   const images = Object.fromEntries(Object.entries(plan.images).map(([name, { image }]) => [name, image]));
   const session = await deps.engine.open(
@@ -262,18 +268,23 @@ async function runInSession(
       },
     );
     failpoint('state save');
-    if (plan.action === 'uninstall' && result.state === 'succeeded')
-      await deps.state.deleteState(installationId);
-    else if (plan.modifies) await save(result.carried);
+    if (plan.modifies && !(plan.action === 'uninstall' && result.state === 'succeeded'))
+      await save(result.carried);
     keepWorkspace = result.state !== 'succeeded';
     return result;
   } finally {
     await session.close({ keepWorkspace });
     if (!keepWorkspace) await removeBaseline(deps.directory, runId);
     await sweepKeptWorkspaces(request.key, deps, { succeeded: !keepWorkspace, runId });
-    if (plan.action === 'uninstall' && !keepWorkspace)
-      await deps.engine.removeVolumes(installationId, { signal: AbortSignal.timeout(60_000), emit });
+    if (!keepWorkspace) await afterUninstall(deps, plan, installationId);
   }
+}
+
+/** A successful uninstall leaves the records and nothing else. */
+async function afterUninstall(deps: ActionDeps, plan: Plan, installationId: string): Promise<void> {
+  if (plan.action !== 'uninstall') return;
+  await deps.state.deleteState(installationId);
+  await deps.engine.removeVolumes(installationId, { signal: AbortSignal.timeout(60_000), emit: deps.emit });
 }
 
 type RunCarried = RunResult['carried'];
