@@ -1,6 +1,7 @@
 import { closeSync, constants, openSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 
+import { isSkycapError } from '../../kernel/index.ts';
 import { stateError } from '../errors.ts';
 import type {
   Installation,
@@ -86,9 +87,22 @@ async function leave(directory: string, entry: Entry): Promise<void> {
 
 async function openShared(paths: StatePaths): Promise<Shared> {
   createPrivate(paths.database);
+  try {
+    return await openDatabase(paths, 'shared');
+  } catch (error) {
+    if (!isSkycapError(error, 'DISK_FULL')) throw error;
+    // WAL's shared memory file needs room. Alone on the database SQLite does without, so records stay readable.
+    return await openDatabase(paths, 'alone').catch(() => {
+      throw error;
+    });
+  }
+}
+
+async function openDatabase(paths: StatePaths, how: 'shared' | 'alone'): Promise<Shared> {
   const db = new Database(paths.database);
   try {
     await db.patiently(() => {
+      if (how === 'alone') db.script('PRAGMA locking_mode = EXCLUSIVE');
       inspectSchema(db);
       db.script('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON');
     });
