@@ -39,6 +39,11 @@ export async function collectFiles(
     for await (const item of itemsBelow(archive)) {
       const at = item.path === '' ? path : `${path}/${textOf(item.path)}`;
       if (item.entry.type === 'directory' || files.has(at)) continue;
+      if (item.entry.type === 'link') {
+        // The archive tells of a second name only when it comes to it: the first one goes too.
+        const first = `${path}/${textOf(item.entry.linkPath)}`;
+        if (files.delete(first)) leave(first, KINDS.link as string);
+      }
       if (item.entry.type !== 'file') {
         leave(at, KINDS[item.entry.type] ?? 'is no regular file');
         continue;

@@ -5,7 +5,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Digest, ImageRunConfig, PinnedImage } from '../../oci/index.ts';
+import {
+  type Digest,
+  type ImageRunConfig,
+  loadStore,
+  type PinnedImage,
+  type Store,
+} from '../../oci/index.ts';
+import { makeImage } from '../../testkit/images/index.ts';
 import { packFiles, readAll, readArchive } from '../archive.ts';
 import type { ContainerExit, ContainerRun, Session } from '../port.ts';
 import { createDockerEngine, probeDocker } from './index.ts';
@@ -112,7 +119,8 @@ describe.runIf(probe.fits)('docker engine', () => {
     folder = await mkdtemp(join(tmpdir(), 'skycap-docker-'));
     memory = await mkdtemp('/dev/shm/skycap-docker-');
     engine = await createDockerEngine({
-      store,
+      store: store as unknown as Store,
+      archivesOnly: true,
       socketPath,
       runtimeDirectory: memory,
       workDirectory: folder,
@@ -333,7 +341,7 @@ describe.runIf(probe.fits)('docker engine', () => {
       '/data/x': 'out\n',
     });
     expect(notices.join('\n')).toContain('/alias/x is reached through the symbolic link /alias');
-    const huge = spec('busybox truncate -s 1T outputs/huge');
+    const huge = spec('busybox dd if=/dev/zero of=outputs/huge bs=1 count=0 seek=1099511627776');
     await ends(huge);
     await expect(
       session.collect(huge.containerId, {
@@ -407,7 +415,10 @@ describe.runIf(probe.fits)('docker engine', () => {
     await ends(spec(stubborn, { graceMs: 60_000 }), {
       signal: third.signal,
       kill: kill.signal,
-      onOutput: () => (third.abort(), kill.abort()),
+      onOutput: () => {
+        third.abort();
+        kill.abort();
+      },
     });
     expect(Date.now() - before).toBeLessThan(20_000);
   });
@@ -490,7 +501,10 @@ describe.runIf(probe.fits)('docker engine', () => {
     const plain = await ends(spec(status));
     expect(plain.stdout).toContain('NoNewPrivs:\t1');
     expect(Number.parseInt(/CapBnd:\t(\w+)/.exec(plain.stdout)?.[1] ?? '', 16) & (1 << 13)).toBe(0);
-    expect((await ends(spec(status, { privileged: true }))).stdout).toContain('NoNewPrivs:\t0');
+    // A daemon that is confined itself cannot give what it does not have.
+    const lifted = await ends(spec(status, { privileged: true })).catch((error: Error) => error);
+    if (lifted instanceof Error) expect(lifted.message).toContain('unable to apply caps');
+    else expect(lifted.stdout).toContain('NoNewPrivs:\t0');
   });
   it('keeps raw output of sensitive steps on the tmpfs, 0600, until it is released', async () => {
     const run = spec('echo hunter2', { sensitive: true });
@@ -509,6 +523,57 @@ describe.runIf(probe.fits)('docker engine', () => {
     await session.release(run.containerId, { keep: false });
     expect(where()).toBe('');
   });
+  it('lets sensitive output go on on disk where it is too much for memory, byte for byte', async () => {
+    const run = spec('busybox yes 0123456789 | busybox head -c 70000000; printf end', { sensitive: true });
+    notices.length = 0;
+    const { stdout } = await ends(run);
+    expect(stdout.length).toBe(70_000_003);
+    expect(stdout.endsWith('end')).toBe(true);
+    expect(notices.join('\n')).toContain('sensitive-overflow');
+    const overflow = join(folder, 'docker', `run-${runId}`, run.containerId, 'sensitive-overflow');
+    expect(execFileSync('stat', ['-c', '%a', overflow], { encoding: 'utf8' })).toBe('600\n');
+    await session.release(run.containerId, { keep: false });
+    expect(existsSync(overflow)).toBe(false);
+  });
+  it.each(['none', 'gzip', 'zstd'] as const)(
+    'brings an image with %s layers from the store',
+    async (compression) => {
+      const { openStore } = await loadStore();
+      await using real = await openStore({ directory: join(folder, `store-${compression}`) });
+      const reference = `registry.test/acme/${compression}:1`;
+      const made = await makeImage(real, {
+        busybox: true,
+        compression,
+        reference,
+        files: { marker: `${compression} ${runId}` },
+      });
+      await using other = await createDockerEngine({
+        store: real,
+        socketPath,
+        runtimeDirectory: memory,
+        workDirectory: folder,
+        uid: process.getuid?.() ?? 0,
+      });
+      const id = `${runId}-s`;
+      session = await other.open(
+        { runId: id, installationId: 'x', images: { tools: made }, network: false },
+        operation,
+      );
+      try {
+        expect((await ends(spec('busybox cat /marker'))).stdout).toBe(`${compression} ${runId}`);
+        const names = execFileSync(
+          'docker',
+          ['image', 'inspect', '-f', '{{.RepoTags}} {{.RepoDigests}}', made.configDigest],
+          { encoding: 'utf8' },
+        );
+        expect(names).toContain(`skycap/registry.test/acme/${compression}:`);
+        expect(names).not.toContain('127.0.0.1');
+      } finally {
+        await other.sweep(id, operation);
+        execFileSync('docker', ['image', 'rm', '-f', made.configDigest], { stdio: 'ignore' });
+      }
+    },
+  );
   it('hands a kept workspace on to a later run', async () => {
     await ends(spec('echo one > f', { user: 'app' }));
     await session.close({ keepWorkspace: true });
@@ -532,7 +597,7 @@ describe.runIf(probe.fits)('docker engine', () => {
     await ends(run);
     const kept = await session.release(run.containerId, { keep: true });
     await session.close({ keepWorkspace: true });
-    const script = (kept?.shell.at(-1) as string).replace(' --tty', '');
+    const script = String(kept?.shell.at(-1)).replace(' --tty', '');
     const said = execFileSync('sh', ['-c', script], {
       input: 'PATH=/bin; busybox cat /tmp/mine /cnab/app/f; busybox id -u\n',
       encoding: 'utf8',
@@ -552,7 +617,7 @@ describe.runIf(probe.fits)('docker engine', () => {
       const script = `
         import { createDockerEngine } from ${JSON.stringify(join(import.meta.dirname, 'index.ts'))};
         const input = JSON.parse(process.argv[1]);
-        const engine = await createDockerEngine({ ...input.options, store: {} });
+        const engine = await createDockerEngine({ ...input.options, store: {}, archivesOnly: true });
         const operation = { signal: new AbortController().signal, emit() {} };
         const never = new AbortController().signal;
         const session = await engine.open(input.spec, operation);

@@ -2,20 +2,21 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
 import type { PinnedImage, Store } from '../../oci/index.ts';
+import { loadRegistryServer } from '../../oci/registry/index.ts';
 import { engineError } from '../errors.ts';
 import type { Engine, OperationOptions, Session, SessionSpec } from '../port.ts';
 import { DockerApi } from './api.ts';
 import type { ContainerInspect } from './api-types.ts';
 import { type DaemonFacts, type DaemonPaths, helperFile, learnDaemon } from './daemon.ts';
 import { Holder } from './holder.ts';
-import { ensureImage, type ImageServer } from './images.ts';
+import { ensureImage, type ImageServer, type ImageSourceOptions } from './images.ts';
 import { keptImage } from './kept.ts';
 import { containersOf, LABEL, labelsOf, networksOf, runName, volumesOf } from './names.ts';
 import { removeRunPlaces } from './places.ts';
 import { DockerSession, type SessionContext } from './session.ts';
 
 export interface DockerEngineOptions {
-  readonly store: Pick<Store, 'readBlob' | 'readSmall'>;
+  readonly store: Store;
   readonly socketPath: string;
   /** On a tmpfs, 0700 (`settings.runtimeDirectory`). */
   readonly runtimeDirectory: string;
@@ -23,8 +24,8 @@ export interface DockerEngineOptions {
   readonly workDirectory: string;
   /** Effective user id. */
   readonly uid: number;
-  /** Offers the store on loopback; without it images go as archives. */
-  readonly serve?: () => Promise<ImageServer>;
+  /** Never let the daemon pull from the built-in registry: images always go as archives. */
+  readonly archivesOnly?: boolean;
 }
 
 /** What this engine does not keep of docs/security.md; the plan prints it. */
@@ -71,23 +72,42 @@ export function createDockerEngine(options: DockerEngineOptions): Engine & Async
       api,
       facts: daemon,
       paths,
-      ensure: (image) => ensureImage(api, image, { ...options, signal: of.operation.signal }),
+      ensure: async (image) => {
+        await using source = await imageSource(of.operation.signal);
+        return await ensureImage(api, image, source);
+      },
       helperFile: daemon.local ? await helperFile(paths, daemon.architecture) : undefined,
     };
   }
 
   async function bring(spec: SessionSpec, operation: OperationOptions): Promise<SessionContext['images']> {
     const images = new Map<string, { readonly image: PinnedImage; readonly id: string }>();
+    await using source = await imageSource(operation.signal);
     for (const [name, image] of Object.entries(spec.images)) {
       operation.signal.throwIfAborted();
       operation.emit({ type: 'engine.image', image: name, phase: 'loading' });
-      images.set(name, {
-        image,
-        id: await ensureImage(api, image, { ...options, signal: operation.signal }),
-      });
+      images.set(name, { image, id: await ensureImage(api, image, source) });
       operation.emit({ type: 'engine.image', image: name, phase: 'ready' });
     }
     return images;
+  }
+
+  /** The built-in registry is started by the first image that the daemon does not have. */
+  async function imageSource(signal: AbortSignal): Promise<ImageSourceOptions & AsyncDisposable> {
+    let served: Promise<ImageServer & AsyncDisposable> | undefined;
+    const serve = async (): Promise<ImageServer> => {
+      served ??= loadRegistryServer().then(({ serveRegistry }) => serveRegistry({ store: options.store }));
+      return await served;
+    };
+    const { local } = await facts();
+    return {
+      store: options.store,
+      signal,
+      serve: local && options.archivesOnly !== true ? serve : undefined,
+      [Symbol.asyncDispose]: async () => {
+        await (await served)?.[Symbol.asyncDispose]();
+      },
+    };
   }
 
   async function takenOver(runId: string): Promise<ContainerInspect> {

@@ -7,11 +7,14 @@ import type { Accounts } from './users.ts';
 
 const ACCOUNT_BYTES = 1 << 20;
 
-/** The files below a path of an image, through a container that is never started; undefined where there are none. */
-export async function imageFiles(
+/**
+ * A container of an image that is never started and has no mounts: what it shows is the image. (A step's container
+ * shows its mounts' parents too, as soon as the daemon has looked into it.)
+ */
+export async function createLook(
   api: DockerApi,
-  of: { readonly imageId: string; readonly runId: string; readonly path: string },
-): Promise<AsyncIterable<Uint8Array> | undefined> {
+  of: { readonly imageId: string; readonly runId: string },
+): Promise<string> {
   const name = runName(of.runId, `look-${randomBytes(6).toString('hex')}`);
   await api.run({
     method: 'POST',
@@ -25,18 +28,20 @@ export async function imageFiles(
     },
     doing: 'look into an image',
   });
-  let handedOver = false;
-  try {
-    const archive = await api.getArchive(name, of.path);
-    if (archive === undefined) return undefined;
-    const items = below(archive);
-    const first = await items.next();
-    if (first.done === true) return undefined;
-    handedOver = true;
-    return packItems(withFirst(api, name, { first: first.value, rest: items }));
-  } finally {
-    if (!handedOver) await api.remove(name);
-  }
+  return name;
+}
+
+/** The files below a path as a tar stream with paths relative to it; undefined where there are none. */
+export async function filesBelow(
+  api: DockerApi,
+  name: string,
+  path: string,
+): Promise<AsyncIterable<Uint8Array> | undefined> {
+  const archive = await api.getArchive(name, path);
+  if (archive === undefined) return undefined;
+  const items = below(archive);
+  const first = await items.next();
+  return first.done === true ? undefined : packItems(withFirst(first.value, items));
 }
 
 async function* below(archive: AsyncIterable<Uint8Array>): AsyncGenerator<ArchiveItem> {
@@ -44,20 +49,14 @@ async function* below(archive: AsyncIterable<Uint8Array>): AsyncGenerator<Archiv
 }
 
 async function* withFirst(
-  api: DockerApi,
-  name: string,
-  of: { readonly first: ArchiveItem; readonly rest: AsyncGenerator<ArchiveItem> },
+  first: ArchiveItem,
+  rest: AsyncGenerator<ArchiveItem>,
 ): AsyncGenerator<ArchiveItem> {
-  try {
-    yield of.first;
-    yield* of.rest;
-  } finally {
-    await of.rest.return(undefined);
-    await api.remove(name);
-  }
+  yield first;
+  yield* rest;
 }
 
-/** The image's account files, read from a container that was made of it. */
+/** The image's account files, read from a look. */
 export async function readAccounts(api: DockerApi, name: string): Promise<Accounts> {
   const [passwd, group] = await Promise.all([
     smallFile(api, name, '/etc/passwd'),

@@ -6,18 +6,15 @@ import { fileItem } from './tar.ts';
 
 const ROOT = { uid: 0, gid: 0 };
 
-/** Where the daemon can pull from: the built-in registry on loopback, for as long as it is needed. */
+/** Where the daemon can pull from: the built-in registry on loopback. */
 export interface ImageServer {
   /** `127.0.0.1:PORT` */
-  readonly address: string;
-  /** Repository under which the store offers an image by digest. */
-  repositoryOf(image: PinnedImage): string;
-  close(): Promise<void>;
+  readonly host: string;
 }
 
 export interface ImageSourceOptions {
   readonly store: Pick<Store, 'readBlob' | 'readSmall'>;
-  /** Undefined: images are always loaded as archives. */
+  /** Undefined where the daemon does not share our loopback: images go as archives. */
   readonly serve?: (() => Promise<ImageServer>) | undefined;
   readonly signal: AbortSignal;
 }
@@ -69,32 +66,29 @@ async function pull(api: DockerApi, image: PinnedImage, options: ImageSourceOpti
   // Docker 20.10 reads no zstd layers; an archive carries them unpacked.
   if (options.serve === undefined || image.layers.some((layer) => layer.mediaType.endsWith('+zstd')))
     return false;
-  const server = await options.serve();
-  const name = `${server.address}/${server.repositoryOf(image)}`;
-  try {
-    const answer = await api.request({
-      method: 'POST',
-      path: '/images/create',
-      query: { fromImage: name, tag: image.manifestDigest },
-      signal: options.signal,
-      accept: [400, 403, 404, 500],
-      doing: `pull ${image.reference}`,
-    });
-    const failure = answer.status === 200 ? await failureIn(answer.body) : await answer.text(1 << 20);
-    if (failure !== undefined) return false;
-    await tag(api, image);
-    // The name with our port means nothing later on; the tag keeps the image.
-    await api.run({
-      method: 'DELETE',
-      path: `/images/${name}@${image.manifestDigest}`,
-      query: { noprune: '1' },
-      accept: [404, 409],
-      doing: 'drop a name of an image',
-    });
-    return true;
-  } finally {
-    await server.close();
-  }
+  // A registry with a port in its name cannot stand in a path.
+  if (image.repository.includes(':')) return false;
+  const name = `${(await options.serve()).host}/${image.repository}`;
+  const answer = await api.request({
+    method: 'POST',
+    path: '/images/create',
+    query: { fromImage: name, tag: image.manifestDigest },
+    signal: options.signal,
+    accept: [400, 403, 404, 500],
+    doing: `pull ${image.reference}`,
+  });
+  const failure = answer.status === 200 ? await failureIn(answer.body) : await answer.text(1 << 20);
+  if (failure !== undefined) return false;
+  await tag(api, image);
+  // The name with our port means nothing later on; the tag keeps the image.
+  await api.run({
+    method: 'DELETE',
+    path: `/images/${name}@${image.manifestDigest}`,
+    query: { noprune: '1' },
+    accept: [404, 409],
+    doing: 'drop a name of an image',
+  });
+  return true;
 }
 
 async function load(api: DockerApi, image: PinnedImage, options: ImageSourceOptions): Promise<void> {

@@ -4,7 +4,6 @@ import type { DockerEngineOptions } from './engine.ts';
 export { type DockerEndpoint, type DockerEndpointInput, dockerEndpoint } from './endpoint.ts';
 export type { DockerEngineOptions } from './engine.ts';
 export { dockerError } from './errors.ts';
-export type { ImageServer } from './images.ts';
 export type { DockerProbe } from './probe.ts';
 
 /** @see engine.ts */

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, chown, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
 import type { PinnedImage } from '../../oci/index.ts';
@@ -9,7 +9,6 @@ import type {
   CollectedFile,
   CollectRequest,
   ContainerExit,
-  ContainerFile,
   ContainerIo,
   ContainerRun,
   KeptContainer,
@@ -17,22 +16,24 @@ import type {
   Session,
   Workspace,
 } from '../port.ts';
-import { checkRun, isBelow } from '../run-check.ts';
-import { type DockerApi, messageOf } from './api.ts';
+import { checkRun } from '../run-check.ts';
+import type { DockerApi } from './api.ts';
 import type { ContainerInspect } from './api-types.ts';
 import { collectFiles } from './collect.ts';
-import { type BodyContext, containerBody, volumeOf } from './container-body.ts';
+import { type BodyContext, containerBody } from './container-body.ts';
 import type { DaemonFacts, DaemonPaths } from './daemon.ts';
-import { HELPER_PATH, helperBinary } from './helper/index.ts';
+import { helperBinary } from './helper/index.ts';
 import type { Holder } from './holder.ts';
-import { imageFiles, readAccounts } from './image-files.ts';
+import { createLook, filesBelow, readAccounts } from './image-files.ts';
 import { keptShell } from './kept.ts';
 import { containerName, containersOf, LABEL, networksOf, volumesOf } from './names.ts';
-import { type Placement, placeFiles, WORKSPACE_PATH } from './placement.ts';
+import { placeFiles } from './placement.ts';
 import { type ContainerPlaces, makePlaces, placesOf, removePlaces, removeRunPlaces } from './places.ts';
+import { firstFiles, giveToUser, makePlaceholders, openToUser } from './prepare.ts';
+import { notStarted } from './start-failure.ts';
 import { SupervisorProcess } from './supervised.ts';
 import type { SupervisorAnswer } from './supervisor.ts';
-import { type ArchiveItem, directoryItem, fileItem, type Owner, packItems } from './tar.ts';
+import { type Owner, packItems } from './tar.ts';
 import { type Accounts, resolveUser } from './users.ts';
 import { watchExit } from './watch-exit.ts';
 import { dockerWorkspace } from './workspace.ts';
@@ -53,13 +54,12 @@ export interface SessionContext {
   readonly operation: OperationOptions;
 }
 
-const ROOT: Owner = { uid: 0, gid: 0 };
-
 export class DockerSession implements Session {
   readonly runId: string;
   readonly workspace: Workspace;
   readonly #c: SessionContext;
   readonly #accounts = new Map<string, Promise<Accounts>>();
+  readonly #looks = new Map<string, Promise<string>>();
   readonly #kept = new Set<string>();
 
   constructor(context: SessionContext) {
@@ -69,8 +69,7 @@ export class DockerSession implements Session {
   }
 
   async imageArchive(image: string, path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
-    const { id } = this.#image(image);
-    return await imageFiles(this.#c.api, { imageId: id, runId: this.runId, path });
+    return await filesBelow(this.#c.api, await this.#look(image), path);
   }
 
   async run(run: ContainerRun, io: ContainerIo): Promise<ContainerExit> {
@@ -92,6 +91,11 @@ export class DockerSession implements Session {
       { name: ready.name, places: ready.places, mark: ready.mark, graceMs: run.graceMs },
       io,
     );
+    const { overflowFile } = ready.places;
+    if (overflowFile !== undefined && existsSync(overflowFile)) {
+      const message = `the output of ${run.containerId} is too large for memory; the rest of it lies in ${overflowFile} until it is released`;
+      this.#c.operation.emit({ type: 'engine.notice', message });
+    }
     await this.#afterwards(ready.placeholders);
     return exit;
   }
@@ -211,7 +215,7 @@ export class DockerSession implements Session {
       }));
       for (const { file, source } of mounted)
         await writeFile(source, file.content, { mode: 0o600, flag: 'wx' });
-      const placeholders = await this.#placeholders(run, placement);
+      const placeholders = await makePlaceholders(this.#c, run, placement);
       const body = containerBody(run, {
         runId: this.runId,
         installationId: this.#c.installationId,
@@ -231,10 +235,14 @@ export class DockerSession implements Session {
         shell: options.shell,
       });
       await this.#create(name, body, image);
-      const owner = await this.#user(run, name);
-      for (const { file, source } of mounted) await this.#open(source, file, owner);
-      await this.#owners(run, owner);
-      await api.putArchive(name, '/', packItems(this.#firstFiles(run, { placement, owner, init })));
+      const owner = await this.#user(run);
+      for (const { file, source } of mounted)
+        await openToUser(source, file, { owner, canChown: facts.canChown });
+      await giveToUser(this.#c, run, owner);
+      const { architecture } = image.platform;
+      const look = () => this.#look(run.image);
+      const first = await firstFiles(this.#c, run, { look, placement, owner, init, architecture });
+      await api.putArchive(name, '/', packItems(first));
       return { name, places, mark, supervisor, placeholders };
     } catch (error) {
       supervisor?.letGo();
@@ -288,95 +296,26 @@ export class DockerSession implements Session {
     }
   }
 
-  async #user(run: ContainerRun, name: string): Promise<Owner> {
+  async #user(run: ContainerRun): Promise<Owner> {
     if (/^\d+:\d+$/.test(run.user) || run.user === '') return resolveUser(run.user, NO_ACCOUNTS, run.image);
     let accounts = this.#accounts.get(run.image);
     if (accounts === undefined) {
-      accounts = readAccounts(this.#c.api, name);
+      accounts = this.#look(run.image).then((name) => readAccounts(this.#c.api, name));
       this.#accounts.set(run.image, accounts);
       accounts.catch(() => this.#accounts.delete(run.image));
     }
     return resolveUser(run.user, await accounts, run.image);
   }
 
-  async #owners(run: ContainerRun, owner: Owner): Promise<void> {
-    const { holder, facts } = this.#c;
-    const shared = run.home === 'shared';
-    if (run.workspace === 'rw' || shared)
-      await holder.give(owner, { workspace: run.workspace !== 'none', home: shared });
-    else if (run.workspace === 'ro') await holder.give(owner, { workspace: true, home: false });
-    for (const wanted of run.volumes) {
-      const { name, labels } = volumeOf(wanted, this.#c);
-      await holder.giveVolume(name, owner, { runId: this.runId, helperId: facts.helperId, labels });
+  async #look(image: string): Promise<string> {
+    const { id } = this.#image(image);
+    let look = this.#looks.get(image);
+    if (look === undefined) {
+      look = createLook(this.#c.api, { imageId: id, runId: this.runId });
+      this.#looks.set(image, look);
+      look.catch(() => this.#looks.delete(image));
     }
-    const inside =
-      run.workspace !== 'none' &&
-      isBelow(run.workingDir, WORKSPACE_PATH) &&
-      run.workingDir !== WORKSPACE_PATH;
-    if (inside && (await this.#c.api.stat(holder.name, this.#inHolder(run.workingDir))) === undefined) {
-      const relative = run.workingDir.slice(WORKSPACE_PATH.length + 1);
-      await this.#c.api.putArchive(holder.name, holder.path, packItems(foldersOf(relative, owner)));
-    }
-  }
-
-  /** Mount points below the workspace must exist; those that we make are taken away again after the step. */
-  async #placeholders(run: ContainerRun, placement: Placement): Promise<readonly string[]> {
-    const { api, holder } = this.#c;
-    const inside = [...placement.mounted, ...placement.shared].filter(
-      (file) => run.workspace !== 'none' && isBelow(file.path, WORKSPACE_PATH),
-    );
-    const made: string[] = [];
-    const items: ArchiveItem[] = [];
-    const known = new Set<string>();
-    for (const file of inside) {
-      const parts = file.path.slice(WORKSPACE_PATH.length + 1).split('/');
-      for (let end = 1; end <= parts.length; end += 1) {
-        const path = parts.slice(0, end).join('/');
-        if (known.has(path)) continue;
-        known.add(path);
-        const isLeaf = end === parts.length;
-        const isShared = isLeaf && placement.shared.includes(file);
-        if (!isShared && (await api.stat(holder.name, `${holder.path}/${path}`)) !== undefined) continue;
-        if (!isShared) made.push(path);
-        const content = isShared ? file.content : new Uint8Array(0);
-        const mode = isShared ? file.mode : 0o644;
-        items.push(
-          isLeaf
-            ? fileItem(path, content, { mode, owner: holder.owner })
-            : directoryItem(path, 0o755, holder.owner),
-        );
-      }
-    }
-    if (items.length > 0) await api.putArchive(holder.name, holder.path, packItems(items));
-    return made;
-  }
-
-  *#firstFiles(
-    run: ContainerRun,
-    of: { readonly placement: Placement; readonly owner: Owner; readonly init: BodyContext['init'] },
-  ): Generator<ArchiveItem> {
-    yield directoryItem(run.outputsDir.slice(1), 0o755, of.owner);
-    if (of.init.kind === 'written') {
-      const binary = helperBinary(this.#image(run.image).image.platform.architecture) as Buffer;
-      yield fileItem(HELPER_PATH.slice(1), binary, { mode: 0o555, owner: ROOT });
-    }
-    for (const file of of.placement.written) {
-      yield fileItem(file.path.slice(1), file.content, { mode: file.mode, owner: of.owner });
-    }
-  }
-
-  /** Content is there already; owner and mode now that the user is known. */
-  async #open(source: string, file: ContainerFile, owner: Owner): Promise<void> {
-    if (this.#c.facts.canChown) {
-      await chown(source, owner.uid, owner.gid);
-      await chmod(source, file.mode);
-      return;
-    }
-    // The folder above is ours alone, so only the container that it is mounted into sees it.
-    await chmod(
-      source,
-      file.mode | 0o444 | (file.readOnly ? 0 : 0o222) | ((file.mode & 0o100) === 0 ? 0 : 0o111),
-    );
+    return await look;
   }
 
   #init(image: PinnedImage): BodyContext['init'] {
@@ -403,10 +342,6 @@ export class DockerSession implements Session {
     const sensitive = placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: true });
     if (existsSync(sensitive.directory)) return sensitive;
     return placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: false });
-  }
-
-  #inHolder(path: string): string {
-    return `${this.#c.holder.path}${path.slice(WORKSPACE_PATH.length)}`;
   }
 
   async #found(containerId: string): Promise<ContainerInspect> {
@@ -444,33 +379,4 @@ const NOTHING_KNOWN: ContainerExit = {
 
 function placeholdersOf(found: ContainerInspect | undefined): readonly string[] {
   return JSON.parse(found?.Config.Labels?.['dev.skycap.placeholders'] ?? '[]') as string[];
-}
-
-function foldersOf(path: string, owner: Owner): readonly ArchiveItem[] {
-  const parts = path.split('/').filter((part) => part !== '' && part !== '.' && part !== '..');
-  return parts.map((_, index) => directoryItem(parts.slice(0, index + 1).join('/'), 0o755, owner));
-}
-
-/** What the runtime says where the container could not start; without our first process also of the command itself. */
-function notStarted(
-  run: ContainerRun,
-  answer: Extract<SupervisorAnswer, { readonly started: false }>,
-): ContainerExit {
-  const message = messageOf(answer.message);
-  const now = new Date().toISOString();
-  const base = { startedAt: now, finishedAt: now, message };
-  if (!message.includes(HELPER_PATH) && /executable file not found|no such file or directory/.test(message)) {
-    return { exitCode: 127, cause: 'not-found', ...base };
-  }
-  if (!/chdir to cwd/.test(message) && /exec: .*permission denied/.test(message))
-    return { exitCode: 126, cause: 'not-executable', ...base };
-  throw engineError(
-    'ENGINE_START_FAILED',
-    `the Docker daemon could not start ${run.containerId}: ${message}`,
-    {
-      hint: /exec format error/.test(message)
-        ? 'the image is for another processor than this host has'
-        : 'look at the message of the runtime above',
-    },
-  );
 }

@@ -1,5 +1,6 @@
 import { isSkycapError } from '../../kernel/index.ts';
 import {
+  DEFAULT_LIMITS,
   encodeEntry,
   endOfArchive,
   padding,
@@ -22,6 +23,8 @@ export interface ArchiveItem {
   readonly body: AsyncIterable<Buffer>;
 }
 
+/** Sizes are the business of whoever takes the items: a sparse file of a terabyte is a name until it is read. */
+const LIMITS = { ...DEFAULT_LIMITS, maxBytes: Number.MAX_SAFE_INTEGER };
 const NO_TIME = { seconds: 0, nanos: 0 };
 
 /**
@@ -31,7 +34,8 @@ const NO_TIME = { seconds: 0, nanos: 0 };
  */
 export async function* readItems(source: AsyncIterable<Uint8Array>): AsyncGenerator<ArchiveItem> {
   try {
-    for await (const { entry, body } of readTar(source)) yield { path: cleanPath(entry.path), entry, body };
+    for await (const { entry, body } of readTar(source, LIMITS))
+      yield { path: cleanPath(entry.path), entry, body };
   } catch (error) {
     if (!isSkycapError(error) || !error.code.startsWith('OCI_LAYER')) throw error;
     throw engineError('ENGINE_ARCHIVE_INVALID', error.message.replace(/^the layer/, 'the archive'), {
