@@ -1,5 +1,7 @@
 import { userInfo } from 'node:os';
+import type { Engine } from '../engine/index.ts';
 import type { ImageAccess } from '../images/index.ts';
+import type { Event } from '../kernel/index.ts';
 import type { LayoutStore, RegistryClient } from '../oci/index.ts';
 import type { LoadedSettings, SettingsFlags } from '../settings/index.ts';
 import type { ManagedStateStore } from '../state/index.ts';
@@ -13,6 +15,8 @@ export interface Composition extends AsyncDisposable {
   store(): Promise<LayoutStore>;
   registry(): Promise<RegistryClient>;
   images(): Promise<ImageAccess>;
+  /** The engine that is named or, without a name, the first that fits. */
+  engine(): Promise<Engine>;
   /** The namespace of `-n`, else the configured one. */
   namespace(): Promise<string>;
   /** Keeps something that must be disposed when the command ends. */
@@ -55,12 +59,21 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
       transfer: { signal, emit },
     });
   });
+  const engine = once(async () => {
+    const { chooseEngine } = await import('./compose-engine.ts');
+    const { settings: chosen } = await settings();
+    const found = await chooseEngine({ settings: chosen, store: await store(), host: context.host });
+    context.emit({ type: 'engine.chosen', engine: found.engine.name, because: found.because } as Event);
+    owned.defer(() => found.dispose());
+    return found.engine;
+  });
   return {
     settings,
     state,
     store,
     registry,
     images,
+    engine,
     namespace: async () => (await settings()).settings.namespace,
     own: (thing) => owned.use(thing),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -1,4 +1,4 @@
-import { isatty } from 'node:tty';
+import { fstatSync, writeSync } from 'node:fs';
 import { kernelError } from '../kernel/index.ts';
 import { type Controls, runProgram } from './program.ts';
 import { reportOf } from './render/error.ts';
@@ -25,15 +25,11 @@ function hostOf(proc: Process): Host {
     argv: proc.argv.slice(2),
     env: proc.env,
     cwd: proc.cwd(),
-    get stdout() {
-      return outputOf(proc.stdout);
-    },
-    get stderr() {
-      return outputOf(proc.stderr);
-    },
+    stdout: outputOf(proc, 'stdout'),
+    stderr: outputOf(proc, 'stderr'),
     stdin: {
       get isTerminal() {
-        return isatty(0);
+        return isTerminalLike(0) && proc.stdin.isTTY === true;
       },
       line: (hidden) => readLine(proc, hidden),
       bytes: () => proc.stdin,
@@ -76,24 +72,69 @@ async function readLine(proc: Process, hidden: boolean): Promise<string | undefi
   }
 }
 
-type Stream = Process['stdout'] | Process['stderr'];
+/**
+ * A reader that went away (`| head`) ends the writing, not the work. Only a terminal is written through Node's
+ * stream: loading that takes longer than most commands run, and files and pipes are written synchronously anyway.
+ */
+function outputOf(proc: Process, name: 'stdout' | 'stderr'): Output {
+  const fd = name === 'stdout' ? 1 : 2;
+  return isTerminalLike(fd) ? streamOutput(proc[name]) : fileOutput(fd);
+}
 
-const outputs = new WeakMap<object, Output>();
-
-/** One adapter a stream. A reader that went away (`| head`) ends the writing, not the work. */
-function outputOf(stream: Stream): Output {
-  const known = outputs.get(stream);
-  if (known !== undefined) {
-    return known;
+/** Character devices are terminals and `/dev/null`; the stream tells them apart. */
+function isTerminalLike(fd: number): boolean {
+  try {
+    return fstatSync(fd).isCharacterDevice();
+  } catch {
+    return false;
   }
+}
+
+function fileOutput(fd: number): Output {
+  const broken = new AbortController();
+  return {
+    isTerminal: false,
+    columns: 80,
+    rows: 24,
+    write(chunk) {
+      if (!broken.signal.aborted && !writeAll(fd, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)) {
+        broken.abort();
+      }
+    },
+    flush: () => Promise.resolve(),
+    broken: broken.signal,
+  };
+}
+
+/** False once nobody reads. */
+function writeAll(fd: number, bytes: Uint8Array): boolean {
+  for (let offset = 0; offset < bytes.byteLength; ) {
+    try {
+      offset += writeSync(fd, bytes, offset);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'EPIPE' || code === 'EBADF') {
+        return false;
+      }
+      if (code !== 'EAGAIN') {
+        throw error;
+      }
+      // A pipe that someone else made non-blocking is full: wait for its reader.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
+    }
+  }
+  return true;
+}
+
+function streamOutput(stream: Process['stdout'] | Process['stderr']): Output {
   const broken = new AbortController();
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE' && error.code !== 'ERR_STREAM_DESTROYED') {
+    if (error.code !== 'EPIPE' && error.code !== 'EIO' && error.code !== 'ERR_STREAM_DESTROYED') {
       throw error;
     }
     broken.abort();
   });
-  const output: Output = {
+  return {
     isTerminal: stream.isTTY === true,
     get columns() {
       return stream.columns ?? 80;
@@ -116,8 +157,6 @@ function outputOf(stream: Stream): Output {
       }),
     broken: broken.signal,
   };
-  outputs.set(stream, output);
-  return output;
 }
 
 /**

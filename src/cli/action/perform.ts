@@ -1,3 +1,4 @@
+import { arch, platform } from 'node:os';
 import type { ActionDeps, ActionRequest, ActionResult } from '../../installation/index.ts';
 import type { RunOptions } from '../../run/index.ts';
 import type { SettingsFlags } from '../../settings/index.ts';
@@ -204,7 +205,7 @@ async function actionDeps(
     state: await rooms.state(),
     engine: await rooms.engine(),
     images: await rooms.images(),
-    platform: hostPlatform(),
+    platform: hostPlatform({ platform: platform(), arch: arch() }),
     configuredCredentials: settings.credentials,
     environment: context.host.env,
     isGranted: ({ kind, image, step }) =>

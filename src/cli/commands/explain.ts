@@ -18,7 +18,10 @@ export const command: Command = {
     const { checkSource, readBundleText, shownName } = await import('../lint/check.ts');
     const { explainJson, explainText } = await import('../render/explain.ts');
     const file = await bundleFile(context, flags);
-    const { bundle, problems } = await checkSource(await readBundleText(file), { file, name: shownName(file, context) });
+    const { bundle, problems } = await checkSource(await readBundleText(file), {
+      file,
+      name: shownName(file, context),
+    });
     const errors = problems.filter((problem) => problem.severity === 'error');
     const [first] = errors;
     if (bundle === undefined || first !== undefined) {

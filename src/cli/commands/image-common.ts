@@ -1,3 +1,4 @@
+import { arch, platform } from 'node:os';
 import type { Descriptor, Platform, Reference, Store } from '../../oci/index.ts';
 import { ociError } from '../../oci/index.ts';
 import {
@@ -24,7 +25,7 @@ export const platformFlag: Flag = {
 
 export function platformOf(flags: Flags): Platform {
   const text = flags.string('platform');
-  return text === undefined ? hostPlatform() : parsePlatform(text);
+  return text === undefined ? hostPlatform({ platform: platform(), arch: arch() }) : parsePlatform(text);
 }
 
 /** As the author means it: Docker Hub and `latest` filled in. @throws REFERENCE_INVALID */

@@ -12,7 +12,7 @@ export const command: Command = {
   async run({ arguments: texts }, context) {
     await using rooms = compose(context);
     const store = await rooms.store();
-    const found = [];
+    const found: Awaited<ReturnType<typeof findImage>>[] = [];
     for (const text of texts) {
       found.push(await findImage(store, text));
     }

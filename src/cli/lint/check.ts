@@ -44,7 +44,10 @@ export async function checkSource(source: string, { file, name }: CheckedFile): 
 }
 
 /** Applies fixes until there are none left. The source is unchanged where nothing could be mended. */
-export async function fixSource(source: string, file: CheckedFile): Promise<Checked & { readonly fixed: number }> {
+export async function fixSource(
+  source: string,
+  file: CheckedFile,
+): Promise<Checked & { readonly fixed: number }> {
   let checked = await checkSource(source, file);
   let fixed = 0;
   for (let round = 0; round < MAX_ROUNDS; round++) {

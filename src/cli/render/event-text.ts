@@ -15,7 +15,12 @@ export interface EventLine {
   readonly text: string;
 }
 
-type Known = RunEvent | OciEvent;
+/** Of this room: what was composed, and what a cancellation waits for. */
+export type CliEvent =
+  | { readonly type: 'engine.chosen'; readonly engine: string; readonly because: string }
+  | { readonly type: 'cancel.requested'; readonly message: string };
+
+type Known = RunEvent | OciEvent | CliEvent;
 
 /**
  * What the plain view, and the part above the live view, says of an event. Steps' output is `STEP | text` and their
@@ -89,12 +94,16 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
       const text = `run ${event.runId}: ${paint(style, color, event.state)} in ${formatDuration(event.durationMs)}${why}`;
       return { level: event.state === 'succeeded' ? 'info' : 'error', text };
     }
+    case 'cancel.requested':
+      return warn(escapeLine(event.message), style);
     case 'notice':
       return info(`note: ${escapeLine(event.message)}`);
     case 'engine.notice':
       return info(`note: ${escapeLine(event.message)}`);
     case 'warning':
       return warn(`[${escapeLine(event.code)}] ${escapeLine(event.message)}`, style, 'warning: ');
+    case 'engine.chosen':
+      return debug(`engine ${event.engine}: ${escapeLine(event.because)}`);
     case 'engine.image':
       return debug(`image ${escapeLine(event.image)}: ${event.phase}`);
     case 'image.resolved':

@@ -47,14 +47,7 @@ function stepText(step: PlanStep, index: number, style: Style): string {
     ['when', step.when === undefined ? undefined : lateText(step.when)],
     ['folder', lateText(step.dir)],
     ['command', step.command.kind === 'argv' ? step.command.argv.map(lateWord).join(' ') : undefined],
-    [
-      'with',
-      step.with === undefined
-        ? undefined
-        : step.with.sensitive
-          ? '(sensitive)'
-          : JSON.stringify(step.with.tree),
-    ],
+    ['with', step.with === undefined ? undefined : withText(step.with)],
     ['environment', Object.keys(step.env).length === 0 ? undefined : Object.keys(step.env).join(', ')],
     ['parameters', sees.parameters.length === 0 ? undefined : sees.parameters.join(', ')],
     ['credentials', sees.credentials.length === 0 ? undefined : sees.credentials.join(', ')],
@@ -76,6 +69,13 @@ function stepText(step: PlanStep, index: number, style: Style): string {
     indent(properties(details)) +
     (step.command.kind === 'script' ? indent(scriptText(step.command)) : '')
   );
+}
+
+function withText(given: NonNullable<PlanStep['with']>): string {
+  if ('value' in given) {
+    return JSON.stringify(given.value);
+  }
+  return given.sensitive ? '(sensitive)' : JSON.stringify(given.tree);
 }
 
 function scriptText(command: Extract<PlanCommand, { kind: 'script' }>): string {

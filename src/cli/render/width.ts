@@ -1,4 +1,10 @@
-const segmenter = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
+let made: Intl.Segmenter | undefined;
+
+/** Made when first needed: it loads tables for some 15 ms, which plain text never pays. */
+function segments(text: string): Intl.Segments {
+  made ??= new Intl.Segmenter(undefined, { granularity: 'grapheme' });
+  return made.segment(text);
+}
 
 /** Columns of a terminal that a text without controls takes: wide East Asian letters and emoji take two. */
 export function displayWidth(text: string): number {
@@ -6,7 +12,7 @@ export function displayWidth(text: string): number {
     return text.length;
   }
   let width = 0;
-  for (const { segment } of segmenter.segment(text)) {
+  for (const { segment } of segments(text)) {
     width += segmentWidth(segment);
   }
   return width;
@@ -41,7 +47,7 @@ export function truncate(text: string, width: number): string {
   }
   let result = '';
   let used = 0;
-  for (const { segment } of segmenter.segment(text)) {
+  for (const { segment } of segments(text)) {
     const next = segmentWidth(segment);
     if (used + next > width - 1) {
       break;
