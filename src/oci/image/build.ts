@@ -35,7 +35,7 @@ export interface BuiltLayer {
 export type LayerSource =
   | { readonly folder: string }
   | { readonly tar: string | AsyncIterable<Uint8Array> }
-  | { readonly files: readonly VirtualFile[] };
+  | { readonly files: Iterable<VirtualFile> };
 
 export interface ImportOptions {
   readonly layers: readonly LayerSource[];

@@ -93,7 +93,7 @@ export interface VirtualFile {
 }
 
 /** A layer tar from files in memory; parents that are not named get 0755, owner 0 and time 0. */
-export function* packFiles(files: readonly VirtualFile[]): Generator<Buffer> {
+export function* packFiles(files: Iterable<VirtualFile>): Generator<Buffer> {
   const seen = new Set<string>();
   const entry = (file: VirtualFile, size: number): TarEntry => ({
     path: toBytes(file.path),

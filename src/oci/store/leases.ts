@@ -71,7 +71,7 @@ export class LeaseBook {
   async #aliveHolders(): Promise<Set<string>> {
     const alive = new Set<string>();
     for (const name of await readdir(this.#layout.locks)) {
-      if (!name.startsWith('holder-')) continue;
+      if (!name.startsWith('holder-') || name.endsWith('-journal')) continue;
       const path = join(this.#layout.locks, name);
       if (name === this.#holder?.name) alive.add(name);
       else if (

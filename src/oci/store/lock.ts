@@ -16,7 +16,8 @@ export interface Lock extends Disposable {
 export function tryLock(path: string): Lock | undefined {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
-    database.exec('BEGIN EXCLUSIVE');
+    // Nothing is ever written, so no journal beside it (on a full disk it could not be made either).
+    database.exec('PRAGMA journal_mode = OFF; BEGIN EXCLUSIVE');
   } catch (error) {
     database.close();
     // SQLITE_BUSY

@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
-import { diskError, writeFileAtomic } from '../../kernel/system/index.ts';
+import { diskError } from '../../kernel/system/index.ts';
 import { NeedsParents, openSink, type Unpacked, unpackLayer } from '../layer/index.ts';
 import type { IdMap, Lower, TransferOptions } from '../port.ts';
 import type { Digest, PinnedLayer } from '../types.ts';
@@ -157,7 +157,8 @@ export class Unpacker {
         unpacked === undefined
           ? { ...head, entries: 0, opaque: [], needsParents: true, durable: false }
           : { ...head, entries: unpacked.entries, opaque: unpacked.opaque, durable: false };
-      await writeFileAtomic(join(temporary, RECORD), JSON.stringify(record));
+      // Not synced: after a power failure the record is not believed anyway.
+      await writeFile(join(temporary, RECORD), JSON.stringify(record), { mode: 0o600 });
       await this.#reveal(temporary, layerDirectory(this.#layout, name));
       this.#written.set(layerDirectory(this.#layout, name), record);
       if (unpacked !== undefined) {
@@ -230,11 +231,7 @@ export class Unpacker {
     const before = this.#syncing ?? Promise.resolve();
     this.#syncing = before.then(async () => {
       if (!(await syncFileSystem(this.#layout.directory))) return;
-      for (const [directory, record] of batch) {
-        await writeFileAtomic(join(directory, RECORD), JSON.stringify({ ...record, durable: true })).catch(
-          () => undefined,
-        );
-      }
+      for (const [directory, record] of batch) await markDurable(directory, record);
     });
   }
 
@@ -247,6 +244,17 @@ export class Unpacker {
 /** Another process's tar may still be dying in there, so what was added meanwhile is removed again. */
 export async function removeStubbornly(path: string): Promise<void> {
   await rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
+}
+
+/** Replaced in one step but not synced: if this is lost, the layer is written once more. */
+async function markDurable(directory: string, record: LayerRecord): Promise<void> {
+  const next = join(directory, `${RECORD}.next`);
+  try {
+    await writeFile(next, JSON.stringify({ ...record, durable: true }), { mode: 0o600 });
+    await rename(next, join(directory, RECORD));
+  } catch {
+    // Pruned meanwhile, or no space: it stays as it was.
+  }
 }
 
 /** Node has no syncfs; coreutils' `sync -f` is one. */
