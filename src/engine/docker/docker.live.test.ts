@@ -541,11 +541,11 @@ describe.runIf(probe.fits)('docker engine', () => {
       const { openStore } = await loadStore();
       await using real = await openStore({ directory: join(folder, `store-${compression}`) });
       const reference = `registry.test/acme/${compression}:1`;
+      const program = { content: BUSYBOX, mode: 0o755 };
       const made = await makeImage(real, {
-        busybox: true,
         compression,
         reference,
-        files: { marker: `${compression} ${runId}` },
+        files: { 'bin/busybox': program, 'bin/sh': program, marker: `${compression} ${runId}` },
       });
       await using other = await createDockerEngine({
         store: real,
@@ -560,7 +560,10 @@ describe.runIf(probe.fits)('docker engine', () => {
         operation,
       );
       try {
-        expect((await ends(spec('busybox cat /marker'))).stdout).toBe(`${compression} ${runId}`);
+        expect(await ends(spec('busybox cat /marker'))).toMatchObject({
+          exitCode: 0,
+          stdout: `${compression} ${runId}`,
+        });
         const names = execFileSync(
           'docker',
           ['image', 'inspect', '-f', '{{.RepoTags}} {{.RepoDigests}}', made.configDigest],
