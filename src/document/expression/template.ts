@@ -182,24 +182,17 @@ function porterPath(reader: Reader, body: number): Extract<TemplatePart, { kind:
 
 function markedPart(reader: Reader, opening: number, mark: string): Exclude<TemplatePart, { kind: 'text' }> {
   const { text, close, open } = reader;
-  const raw = mark === '{' || mark === '&';
-  const closing = text.indexOf(mark === '{' ? `}${close}` : close, opening);
-  const end = closing < 0 ? text.length : closing + close.length + (mark === '{' ? 1 : 0);
-  const span: Span = { start: opening, end };
-  if (raw && open === '{{' && closing >= 0) {
-    // `{{{ x }}}` and `{{& x }}`: mustache's unescaped forms, which mean the same since nothing is escaped.
-    const inner = forced(
-      { ...reader, close: mark === '{' ? '}}}' : close, open: `{{${mark}` },
-      opening,
-      true,
-    );
-    return { ...inner, span };
+  if (mark === '{' || mark === '&') {
+    // `${{ x }}`, `{{{ x }}}`, `${& x }`: mustache's unescaped forms, which mean the same since nothing is escaped.
+    const outer = { ...reader, close: mark === '{' ? `}${close}` : close, open: `${open}${mark}` };
+    return forced(outer, opening, true);
   }
-  const [message, hint] = raw
-    ? [`\`${open}${mark}\` is not the way expressions are written`, `write ${open} NAME ${close}`]
-    : [
-        'sections of mustache are not supported',
-        'use `when` for a step, or a comparison inside one expression',
-      ];
-  return { kind: 'invalid', message: message as string, hint: hint as string, at: opening, span };
+  const closing = text.indexOf(close, opening);
+  return {
+    kind: 'invalid',
+    message: 'sections of mustache are not supported',
+    hint: 'use `when` for a step, or a comparison inside one expression',
+    at: opening,
+    span: { start: opening, end: closing < 0 ? text.length : closing + close.length },
+  };
 }

@@ -1,0 +1,1 @@
+az account set -s "{{ bundle.credentials.SUBSCRIPTION_ID}}"

@@ -1,0 +1,1 @@
+echo "The admin user is: {{ bundle.outputs.admin }}"

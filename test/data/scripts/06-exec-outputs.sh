@@ -1,0 +1,1 @@
+./cluster.sh add-user "{{ bundle.parameters.username }}"

@@ -1,0 +1,1 @@
+./helpers.sh dump-ip "${bundle.outputs.IP_ADDRESS}"

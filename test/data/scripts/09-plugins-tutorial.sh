@@ -1,0 +1,1 @@
+./helpers.sh "install {{ bundle.credentials.password }}"

@@ -1,0 +1,1 @@
+./helpers.sh debug "${ bundle.outputs.name }"

@@ -1,0 +1,1 @@
+./helpers.sh uninstall "{{ bundle.credentials.token }}"

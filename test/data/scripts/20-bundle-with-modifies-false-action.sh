@@ -1,0 +1,2 @@
+mkdir -p /path/to
+echo "installed" > /path/to/some_state

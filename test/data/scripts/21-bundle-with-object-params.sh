@@ -1,0 +1,1 @@
+echo "Config name: ${{ bundle.parameters.config.name }}"

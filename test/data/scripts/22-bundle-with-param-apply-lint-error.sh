@@ -1,0 +1,1 @@
+echo "${ bundle.parameters.onlyApplyToUninstall }"

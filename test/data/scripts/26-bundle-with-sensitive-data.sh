@@ -1,0 +1,1 @@
+./helpers.sh open_door "{{ bundle.parameters.password }}"

@@ -1,0 +1,2 @@
+mkdir -p /path/to
+echo "Installing v${ bundle.version }" | tee /path/to/some_state

@@ -1,0 +1,1 @@
+echo "Upgrading to v${ bundle.version }" | tee -a /path/to/some_state

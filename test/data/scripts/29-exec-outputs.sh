@@ -1,0 +1,1 @@
+./cluster.sh assert-output-value "{{ bundle.outputs.upgraded-user }}" wei-upgraded

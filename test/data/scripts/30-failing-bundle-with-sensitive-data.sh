@@ -1,0 +1,1 @@
+fail open_door "{{ bundle.parameters.password }}"

@@ -1,0 +1,1 @@
+./helpers.sh dump "{{ bundle.outputs.user }}"

@@ -1,0 +1,1 @@
+./helpers.sh assert-output-value "{{ bundle.outputs.user-output }}" sally

@@ -1,0 +1,1 @@
+echo "database: ${ bundle.parameters.database }"

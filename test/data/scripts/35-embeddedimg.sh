@@ -1,0 +1,1 @@
+echo "image:${ bundle.installerImage }"

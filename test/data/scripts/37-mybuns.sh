@@ -1,0 +1,1 @@
+./helpers.sh chaos_monkey "${ bundle.parameters.chaos_monkey }"

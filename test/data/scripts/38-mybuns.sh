@@ -1,0 +1,1 @@
+cat "${ bundle.parameters.cfg }"

@@ -1,0 +1,2 @@
+docker stop myapp-container
+docker rm myapp-container

@@ -1,0 +1,1 @@
+terraform init && terraform apply -auto-approve

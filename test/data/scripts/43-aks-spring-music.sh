@@ -1,0 +1,1 @@
+helm init --service-account tiller --upgrade

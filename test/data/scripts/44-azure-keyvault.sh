@@ -1,0 +1,1 @@
+bash ./helpers.sh random_string

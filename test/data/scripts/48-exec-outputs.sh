@@ -1,0 +1,1 @@
+./cluster.sh dump-users
