@@ -135,7 +135,8 @@ export class GnuTarSink implements LayerSink {
         cause: this.#failure,
       });
     }
-    if (/No space left on device|Disk quota exceeded/.test(this.#stderr)) {
+    // A write that fits in part ends in "Wrote only 4096 of 10240 bytes".
+    if (/No space left on device|Disk quota exceeded|Wrote only/.test(this.#stderr)) {
       return kernelError('DISK_FULL', `no space left while unpacking a layer into ${this.#directory}`, {
         hint: 'free some space there and run the same command again; what was complete is kept',
       });

@@ -67,7 +67,9 @@ export class NodeSink implements LayerSink {
     for (const [name, value] of entry.xattrs ?? []) {
       await run('setfattr', ['-h', '-n', name, '-v', `0x${value.toString('hex')}`, path]);
     }
-    const time = entry.mtime.seconds + entry.mtime.nanos / 1e9;
+    const seconds = entry.mtime.seconds + entry.mtime.nanos / 1e9;
+    // Node takes a negative number as "now", and a Date as what it says.
+    const time = seconds < 0 ? new Date(seconds * 1000) : seconds;
     if (entry.type === 'symlink') return await lutimes(path, time, time);
     await chmod(path, entry.mode);
     await utimes(path, time, time);

@@ -17,7 +17,7 @@ export function tryLock(path: string): Lock | undefined {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
     // Nothing is ever written, so no journal beside it (on a full disk it could not be made either).
-    database.exec('PRAGMA journal_mode = OFF; BEGIN EXCLUSIVE');
+    database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (error) {
     database.close();
     // SQLITE_BUSY
