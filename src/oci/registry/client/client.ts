@@ -103,6 +103,15 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Regis
     return await read(targetOf(reference, endpoints.write, transfer));
   }
 
+  /** The source's name where it really lies; nothing to mount from when that is another host. */
+  function mountSource(reference: Reference, repository: string): string | undefined {
+    const rules = options.rules ?? [];
+    const source = { registry: reference.registry, repository };
+    checkReference(source);
+    const from = endpointsOf(source, rules).write;
+    return from.host === endpointsOf(reference, rules).write.host ? from.repository : undefined;
+  }
+
   return {
     getManifest: (reference, transfer) => reading(reference, transfer, getManifest),
     headManifest: (reference, transfer) => reading(reference, transfer, headManifest),
@@ -112,8 +121,11 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Regis
     getBlob: (reference, blob, offset, transfer) =>
       reading(reference, transfer, (target) => openBlob(target, blob, offset)),
     hasBlob: async (reference, digest, transfer) => await hasBlob(writing(reference, transfer), digest),
-    putBlob: async (reference, blob, source, { mountFrom, ...transfer }) =>
-      await putBlob(writing(reference, transfer), blob, source, { mountFrom, chunkSize: options.chunkSize }),
+    putBlob: async (reference, blob, source, { mountFrom, ...transfer }) => {
+      const target = writing(reference, transfer);
+      const from = mountFrom === undefined ? undefined : mountSource(reference, mountFrom);
+      return await putBlob(target, blob, source, { mountFrom: from, chunkSize: options.chunkSize });
+    },
     listTags: async (reference, transfer) => await listTags(writing(reference, transfer)),
     [Symbol.asyncDispose]: async () => {
       await http[Symbol.asyncDispose]();

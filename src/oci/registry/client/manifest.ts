@@ -1,4 +1,5 @@
 import { ociError } from '../../errors.ts';
+import { isObject, type JsonObject, parseStrictJson } from '../../image/json.ts';
 import { quoted } from '../../names/index.ts';
 
 export const INDEX_TYPES = [
@@ -46,7 +47,7 @@ export function manifestMediaType(bytes: Uint8Array, contentType: string | undef
   return checkShape(body, mediaType, where);
 }
 
-function checkShape(body: Record<string, unknown>, mediaType: string | undefined, where: string): string {
+function checkShape(body: JsonObject, mediaType: string | undefined, where: string): string {
   if (isOneOf(INDEX_TYPES, mediaType)) {
     if (!Array.isArray(body.manifests)) throw malformed(where, 'an index without a list of manifests');
     return mediaType as string;
@@ -63,10 +64,9 @@ function checkShape(body: Record<string, unknown>, mediaType: string | undefined
   throw malformed(where, `${quoted(mediaType ?? 'nothing')} is no media type of a manifest or index`);
 }
 
-function parseObject(bytes: Uint8Array, sentAs: string | undefined, where: string): Record<string, unknown> {
-  let value: unknown;
+function parseObject(bytes: Uint8Array, sentAs: string | undefined, where: string): JsonObject {
   try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (cause) {
     const html =
       sentAs === 'text/html' ||
@@ -82,9 +82,9 @@ function parseObject(bytes: Uint8Array, sentAs: string | undefined, where: strin
       },
     );
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw malformed(where, 'it is no JSON object');
-  return value as Record<string, unknown>;
+  const value = parseStrictJson(bytes, where);
+  if (!isObject(value)) throw malformed(where, 'it is no JSON object');
+  return value;
 }
 
 function malformed(where: string, problem: string, hint = 'ask who pushed the image'): Error {

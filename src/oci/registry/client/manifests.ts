@@ -9,7 +9,7 @@ const CONFUSED = 'the bytes are not used; ask who runs the registry or the mirro
 
 export async function getManifest(target: Target): Promise<ManifestBytes> {
   const { host, repository, reference, subject, options, caller } = target;
-  const { response } = await caller.call({
+  const { response, bytes } = await caller.call({
     host,
     repository,
     path: manifestPath(target),
@@ -17,10 +17,10 @@ export async function getManifest(target: Target): Promise<ManifestBytes> {
     options,
     scopes: [pullScope(repository)],
     accept: [200],
+    collect: LARGEST_MANIFEST,
     headers: { accept: ACCEPT, 'accept-encoding': 'identity' },
     lane: 'control',
   });
-  const bytes = await response.bytes(LARGEST_MANIFEST);
   const hinted = response.values('docker-content-digest')[0];
   const wanted = reference.digest ?? (isDigest(hinted) ? hinted : undefined);
   // The digest is that of the bytes; what the registry says about it may only contradict, never vouch.

@@ -9,6 +9,7 @@ import type { Host, HostRequest } from './host.ts';
 import { backOff, isTransientStatus, type RetryPolicy, retryAfter } from './retry.ts';
 
 const MOST_REDIRECTS = 6;
+const NOTHING = new Uint8Array(0);
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 
 export interface Call extends Omit<HostRequest, 'signal' | 'headers'> {
@@ -24,6 +25,8 @@ export interface Call extends Omit<HostRequest, 'signal' | 'headers'> {
   readonly options: TransferOptions;
   /** Statuses that are an answer and no failure. */
   readonly accept: readonly number[];
+  /** Reads the answer's body, at most so many bytes, so that a broken one is asked for again. */
+  readonly collect?: number;
   /** False where the body cannot be sent twice: one try, whatever happens. */
   readonly replayable?: boolean;
 }
@@ -32,6 +35,8 @@ export interface Answer {
   readonly response: HttpResponse;
   /** Where the answer came from, after redirects. */
   readonly url: URL;
+  /** Empty unless asked for with `collect`. */
+  readonly bytes: Uint8Array;
 }
 
 export interface Caller {
@@ -111,7 +116,8 @@ export function createCaller(settings: CallerSettings): Caller {
         headers: { ...call.headers, authorization },
         signal: call.options.signal,
       });
-      if (!REDIRECTS.has(response.status) || !mayFollow(call, response.status)) return { response, url };
+      if (!REDIRECTS.has(response.status) || !mayFollow(call, response.status))
+        return { response, url, bytes: NOTHING };
       const location = response.values('location')[0];
       await response.discard();
       if (location === undefined || !URL.canParse(location, url.href)) {
@@ -148,7 +154,10 @@ export function createCaller(settings: CallerSettings): Caller {
     try {
       const { answer, grant } = await attemptOnce(call);
       warn(call, answer.response);
-      if (call.accept.includes(answer.response.status)) return { answer };
+      if (call.accept.includes(answer.response.status)) {
+        if (call.collect === undefined) return { answer };
+        return { answer: { ...answer, bytes: await answer.response.bytes(call.collect) } };
+      }
       const refusal = await readRefusal(answer.response);
       const foreign = answer.url.host === host.name ? host.name : answer.url.host;
       const retryAfterMs = retryAfter(refusal.retryAfter, refusal.text, clock.now());

@@ -14,7 +14,7 @@ export async function listTags(target: Target): Promise<readonly string[]> {
   const seen = new Set<string>();
   let next: string | URL | undefined = `${repository}/tags/list?n=${PAGE}`;
   while (next !== undefined) {
-    const { response, url } = await caller.call({
+    const { response, url, bytes } = await caller.call({
       host,
       repository,
       path: next,
@@ -22,10 +22,11 @@ export async function listTags(target: Target): Promise<readonly string[]> {
       options,
       scopes: [pullScope(repository)],
       accept: [200],
+      collect: LARGEST_PAGE,
       headers: { accept: 'application/json' },
       lane: 'control',
     });
-    for (const tag of readPage(await response.text(LARGEST_PAGE), subject)) tags.add(tag);
+    for (const tag of readPage(Buffer.from(bytes).toString('utf8'), subject)) tags.add(tag);
     seen.add(url.href);
     const link = nextLink(response.values('link'));
     if (link === undefined) return [...tags];

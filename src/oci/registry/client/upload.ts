@@ -3,6 +3,7 @@ import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import { isDigest, isRepositoryPath, quoted } from '../../names/index.ts';
 import type { Descriptor, Digest } from '../../types.ts';
+import { failureError } from './answer.ts';
 import { openChunks } from './chunks.ts';
 import { type Answer, askedWait, reasonOf } from './session.ts';
 import { blobPath, pullScope, pushScope, type Target } from './target.ts';
@@ -165,7 +166,11 @@ function sessionOf(target: Target, answer: Answer, before?: UploadSession): Uplo
     next.protocol = 'https:';
     next.port = url.port;
   }
-  target.host.checkTarget(next);
+  try {
+    target.host.checkTarget(next);
+  } catch (error) {
+    throw failureError(error, target.subject);
+  }
   const min = Number(response.values('oci-chunk-min-length')[0] ?? before?.minChunk ?? 0);
   return { location: next, minChunk: Number.isSafeInteger(min) && min > 0 ? min : 0 };
 }

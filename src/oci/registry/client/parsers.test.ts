@@ -1,0 +1,235 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { isSkycapError } from '../../../kernel/index.ts';
+import type { RegistryRule } from '../../../settings/index.ts';
+import { parseReference } from '../../names/index.ts';
+import { parseChallenges } from './challenge.ts';
+import { endpointsOf } from './endpoints.ts';
+import { nextLink } from './link.ts';
+import { manifestMediaType } from './manifest.ts';
+import { backOff, RETRY, retryAfter } from './retry.ts';
+
+describe('parseChallenges', () => {
+  const bearer = (params: object): object => ({ scheme: 'bearer', params });
+  it.each([
+    [['Basic realm="x"'], [{ scheme: 'basic', params: { realm: 'x' } }]],
+    [['BEARER Realm="https://a/t",SERVICE=s'], [bearer({ realm: 'https://a/t', service: 's' })]],
+    [
+      ['Bearer realm="a", scope="repository:x:pull,push repository:y:pull"'],
+      [bearer({ realm: 'a', scope: 'repository:x:pull,push repository:y:pull' })],
+    ],
+    [
+      ['Negotiate, Basic realm="x", Bearer realm="y"'],
+      [
+        { scheme: 'negotiate', params: {} },
+        { scheme: 'basic', params: { realm: 'x' } },
+        bearer({ realm: 'y' }),
+      ],
+    ],
+    [['Negotiate dG9rZW4=, Bearer realm="y"'], [{ scheme: 'negotiate', params: {} }, bearer({ realm: 'y' })]],
+    [
+      ['Basic realm="a\\"b\\\\c, Bearer realm=d"'],
+      [{ scheme: 'basic', params: { realm: 'a"b\\c, Bearer realm=d' } }],
+    ],
+    [
+      ['Digest realm="d"', 'Bearer realm = "y" , service = z'],
+      [{ scheme: 'digest', params: { realm: 'd' } }, bearer({ realm: 'y', service: 'z' })],
+    ],
+    [['Bearer realm="a",realm="b"'], [bearer({ realm: 'a' })]],
+    [['Bearer realm="unterminated'], [bearer({})]],
+    [['Bearer realm="a",,, service="s"'], [bearer({ realm: 'a', service: 's' })]],
+    [['Bearer realm="a" junk "quoted"'], [bearer({ realm: 'a' }), { scheme: 'junk', params: {} }]],
+    [['', '   ', ',,'], []],
+    [['="x"'], []],
+  ])('%j', (lines, challenges) => {
+    expect(parseChallenges(lines).map(({ scheme, params }) => ({ scheme, params: { ...params } }))).toEqual(
+      challenges,
+    );
+  });
+
+  it('ends for anything, soon', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.string({ unit: fc.constantFrom(...'Bearer Basic="\\,; \tx'), maxLength: 200 }), {
+          maxLength: 3,
+        }),
+        (lines) => {
+          for (const challenge of parseChallenges(lines)) expect(challenge.scheme).toMatch(/^\S+$/);
+        },
+      ),
+      { numRuns: 3000 },
+    );
+    const start = performance.now();
+    parseChallenges([`Bearer realm="${'\\"'.repeat(200_000)}`, 'a '.repeat(200_000), ', '.repeat(200_000)]);
+    expect(performance.now() - start).toBeLessThan(500);
+  });
+});
+
+describe('retryAfter', () => {
+  const now = Date.UTC(2026, 0, 1);
+  it.each([
+    ['5', '', 5000],
+    [' 0 ', '', 0],
+    ['Thu, 01 Jan 2026 00:00:07 GMT', '', 7000],
+    ['Thu, 01 Jan 2025 00:00:07 GMT', '', 0],
+    ['soon', '', undefined],
+    [undefined, 'retry-after: 92.5µs, allowed: 44000/minute', 0.0925],
+    [undefined, 'retry-after: 503.4ms', 503.4],
+    [undefined, 'Retry-After: 1m30s', 90_000],
+    [undefined, 'retry-after: 1x', undefined],
+    [undefined, 'retry-after: s', undefined],
+    [undefined, '', undefined],
+    ['2', 'retry-after: 9s', 2000],
+  ])('%j and %j', (header, body, expected) => {
+    expect(retryAfter(header, body, now)).toBe(expected);
+  });
+
+  it('waits longer each time, never shorter than asked', () => {
+    expect([0, 1, 2, 20].map((attempt) => backOff(RETRY, attempt, { asked: undefined, random: 1 }))).toEqual([
+      250, 500, 1000, 15_000,
+    ]);
+    expect(backOff(RETRY, 1, { asked: undefined, random: 0 })).toBe(250);
+    expect(backOff(RETRY, 0, { asked: 9000, random: 1 })).toBe(9000);
+  });
+});
+
+describe('nextLink', () => {
+  it.each([
+    [['</v2/a/tags/list?last=b&n=2>; rel="next"'], '/v2/a/tags/list?last=b&n=2'],
+    [['<x>; rel=next'], 'x'],
+    [['<x>; rel="prev next"'], 'x'],
+    [['<a>; rel="prev", <b>; title="x, y; rel=next"; rel="next"'], 'b'],
+    [['<a>; rel="last"', '<b>;rel=Next'], 'b'],
+    [['<a>'], undefined],
+    [['a; rel="next"'], undefined],
+    [[], undefined],
+  ])('%j', (lines, target) => {
+    expect(nextLink(lines)).toBe(target);
+  });
+
+  it('ends soon', () => {
+    const start = performance.now();
+    nextLink([`<a>${';a'.repeat(50_000)}`, `<a>${' ; a = "'.repeat(20_000)}`, '<'.repeat(100_000)]);
+    expect(performance.now() - start).toBeLessThan(1000);
+  });
+});
+
+describe('endpointsOf', () => {
+  const rule = (prefix: string, more: Partial<RegistryRule> = {}): RegistryRule => ({
+    prefix,
+    mirrors: [],
+    insecure: false,
+    blocked: false,
+    ...more,
+  });
+  const addresses = (text: string, rules: readonly RegistryRule[]): readonly string[] =>
+    endpointsOf(parseReference(text), rules).read.map(
+      (e) => `${e.mirror ? 'mirror ' : ''}${e.insecure ? 'insecure ' : ''}${e.host}/${e.repository}`,
+    );
+
+  it.each([
+    ['alpine', [], ['registry-1.docker.io/library/alpine']],
+    ['ghcr.io/a/b', [], ['ghcr.io/a/b']],
+    ['ghcr.io/a/b', [rule('ghcr.io', { location: '127.0.0.1:5000' })], ['127.0.0.1:5000/a/b']],
+    ['ghcr.io/a/b', [rule('ghcr.io', { location: '127.0.0.1:5000/gh/' })], ['127.0.0.1:5000/gh/a/b']],
+    [
+      'ghcr.io/a/b',
+      [rule('ghcr.io/a', { location: 'x.test/y' }), rule('ghcr.io', { location: 'z.test' })],
+      ['x.test/y/b'],
+    ],
+    ['ghcr.io/ab/c', [rule('ghcr.io/a', { location: 'x.test' })], ['ghcr.io/ab/c']],
+    ['ghcr.io.evil.test/a', [rule('ghcr.io', { location: 'x.test' })], ['ghcr.io.evil.test/a']],
+    ['GHCR.io/a', [rule('Ghcr.IO', { location: 'x.test' })], ['x.test/a']],
+    ['a.corp.test/x', [rule('*.corp.test', { location: 'y.test/corp' })], ['y.test/corp/x']],
+    ['a.corp.test:5000/x', [rule('*.corp.test', { insecure: true })], ['insecure a.corp.test:5000/x']],
+    ['corp.test/x', [rule('*.corp.test', { location: 'y.test' })], ['corp.test/x']],
+    ['evilcorp.test/x', [rule('*.corp.test', { location: 'y.test' })], ['evilcorp.test/x']],
+    ['localhost:5000/x', [rule('localhost', { insecure: true })], ['insecure localhost:5000/x']],
+    [
+      'alpine:3',
+      [
+        rule('docker.io', {
+          mirrors: [
+            { location: 'm.test/hub', insecure: true },
+            { location: 'n.test', insecure: false },
+          ],
+        }),
+      ],
+      [
+        'mirror insecure m.test/hub/library/alpine',
+        'mirror n.test/library/alpine',
+        'registry-1.docker.io/library/alpine',
+      ],
+    ],
+    ['ghcr.io/a/b:1', [rule('ghcr.io/a/b:1', { insecure: true })], ['insecure ghcr.io/a/b']],
+  ] as const)('%s under %j', (text, rules, expected) => {
+    expect(addresses(text, rules as readonly RegistryRule[])).toEqual(expected);
+  });
+
+  it('refuses what is blocked, in any spelling, and locations that are none', () => {
+    const code = (text: string, rules: readonly RegistryRule[]): unknown => {
+      try {
+        return addresses(text, rules);
+      } catch (error) {
+        return isSkycapError(error) && error.code;
+      }
+    };
+    expect(code('GHCR.IO/a', [rule('ghcr.io', { blocked: true })])).toBe('REGISTRY_BLOCKED');
+    expect(code('ghcr.io/a/b', [rule('ghcr.io', { blocked: true }), rule('ghcr.io/a')])).toEqual([
+      'ghcr.io/a/b',
+    ]);
+    for (const location of ['https://x.test', 'x test', '', 'x.test/../y', 'user@x.test']) {
+      expect(code('ghcr.io/a', [rule('ghcr.io', { location })])).toBe('REGISTRY_ADDRESS_REFUSED');
+    }
+  });
+});
+
+describe('manifestMediaType', () => {
+  const image = 'application/vnd.oci.image.manifest.v1+json';
+  const index = 'application/vnd.oci.image.index.v1+json';
+  const list = 'application/vnd.docker.distribution.manifest.list.v2+json';
+  const check = (body: unknown, sentAs?: string): string => {
+    try {
+      return manifestMediaType(
+        Buffer.from(typeof body === 'string' ? body : JSON.stringify(body)),
+        sentAs,
+        'x',
+      );
+    } catch (error) {
+      return isSkycapError(error) ? error.code : String(error);
+    }
+  };
+  const config = { mediaType: 'x', digest: 'y', size: 1 };
+  it.each([
+    [{ schemaVersion: 2, config, layers: [] }, image, image],
+    [{ schemaVersion: 2, config, layers: null }, image, image],
+    [{ schemaVersion: 2, config }, `${image}; charset=utf-8`, image],
+    [{ schemaVersion: 2, mediaType: image, config, layers: [] }, undefined, image],
+    [{ schemaVersion: 2, manifests: [] }, index, index],
+    [{ schemaVersion: 2, mediaType: list, manifests: [] }, list, list],
+    [{ schemaVersion: 2, mediaType: image, config, layers: [] }, index, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, mediaType: image, config, layers: [] }, 'application/json', 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, manifests: [], layers: [] }, index, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, manifests: [], config }, image, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, config, layers: [] }, index, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, manifests: [] }, image, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, config, layers: {} }, image, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, config, layers: [] }, undefined, 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, config, layers: [] }, 'text/plain', 'OCI_MANIFEST_INVALID'],
+    [{ schemaVersion: 2, mediaType: 7, config }, image, 'OCI_MANIFEST_INVALID'],
+    [
+      { schemaVersion: 1, name: 'x', fsLayers: [] },
+      'application/vnd.docker.distribution.manifest.v1+prettyjws',
+      'OCI_MANIFEST_INVALID',
+    ],
+    [{ config, layers: [] }, image, 'OCI_MANIFEST_INVALID'],
+    ['{"schemaVersion":2,"manifests":[],"manifests":[]}', index, 'OCI_MANIFEST_INVALID'],
+    [[], image, 'OCI_MANIFEST_INVALID'],
+    ['null', image, 'OCI_MANIFEST_INVALID'],
+    ['<!doctype html><title>Log in</title>', 'text/html', 'REGISTRY_ANSWER_INVALID'],
+    ['{"schemaVersion":2', image, 'REGISTRY_ANSWER_INVALID'],
+    ['', image, 'REGISTRY_ANSWER_INVALID'],
+  ])('%j sent as %s', (body, sentAs, expected) => {
+    expect(check(body, sentAs)).toBe(expected);
+  });
+});

@@ -1,0 +1,11 @@
+export { type Asking, asking, codeOf, collect, type JumpingClock, jumpingClock } from './asking.ts';
+export * from './certificates.ts';
+export { type MemoryStore, memoryStore } from './memory-store.ts';
+export {
+  type Asked,
+  type Reply,
+  type Script,
+  type ScriptedOptions,
+  type ScriptedRegistry,
+  scriptedRegistry,
+} from './scripted.ts';
