@@ -56,12 +56,13 @@ export function getInstallation(
   codec: ValueCodec,
   key: InstallationKey,
 ): Installation | undefined {
+  codec.prepare(db);
   const row = db.get(
     'SELECT id, namespace, name, document FROM installations WHERE namespace = ? AND name = ?',
     key.namespace,
     key.name,
   );
-  return row === undefined ? undefined : decodeInstallation(db, codec, row);
+  return row === undefined ? undefined : decodeInstallation(codec, row);
 }
 
 export function listInstallations(
@@ -69,6 +70,7 @@ export function listInstallations(
   codec: ValueCodec,
   filter: InstallationFilter,
 ): readonly Installation[] {
+  codec.prepare(db);
   const conditions: string[] = [];
   const values: (string | number)[] = [];
   if (filter.namespace !== undefined) {
@@ -87,13 +89,21 @@ export function listInstallations(
   const sql = `SELECT id, namespace, name, document FROM installations ${where} ORDER BY namespace, name LIMIT ? OFFSET ?`;
   return db
     .all(sql, ...values, filter.limit ?? -1, filter.skip ?? 0)
-    .map((row) => decodeInstallation(db, codec, row));
+    .map((row) => decodeInstallation(codec, row));
 }
 
-function decodeInstallation(db: Database, codec: ValueCodec, row: Row): Installation {
-  const { parameters, ...rest } = JSON.parse(row.document as string) as InstallationDocument;
+function decodeInstallation(codec: ValueCodec, row: Row): Installation {
+  const { parameters: encoded, ...rest } = JSON.parse(row.document as string) as InstallationDocument;
   const key = { id: row.id as string, namespace: row.namespace as string, name: row.name as string };
-  return { ...key, ...rest, parameters: codec.decode(db, parameters, installationOwner(key)) };
+  let decoded: Installation['parameters'] | undefined;
+  return {
+    ...key,
+    ...rest,
+    get parameters() {
+      decoded ??= codec.decode(encoded, installationOwner(key));
+      return decoded;
+    },
+  };
 }
 
 /** @returns ids of the installation's runs, whose logs are to be removed, or undefined if there is no such installation */

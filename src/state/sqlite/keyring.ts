@@ -59,6 +59,19 @@ export class Keyring {
     return key;
   }
 
+  /** Makes every key that can be had `known`. Call it inside the transaction that reads what is sealed. */
+  load(db: Database): void {
+    for (const row of db.all('SELECT id, purpose, master, wrapped FROM data_keys')) {
+      if (this.#unwrapped.has(row.id as string)) continue;
+      if (this.#unwrap(row) === undefined) this.misses++;
+    }
+  }
+
+  /** @returns undefined if the key is lost, or was not loaded */
+  known(id: string): DataKey | undefined {
+    return this.#unwrapped.get(id);
+  }
+
   fingerprint(value: Uint8Array): string {
     if (this.#fingerprintKey === undefined) throw new Error('keyring is not open');
     return `hmac-sha256:${createHmac('sha256', this.#fingerprintKey.secret).update(value).digest('hex')}`;

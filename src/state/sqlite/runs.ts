@@ -51,6 +51,7 @@ export function noSuchRun(runId: string): Error {
 }
 
 export function getRun(db: Database, codec: ValueCodec, runId: string): Run | undefined {
+  codec.prepare(db);
   const row = db.get('SELECT id, document, plan FROM runs WHERE id = ?', runId);
   return row === undefined ? undefined : decodeRun(db, codec, row);
 }
@@ -60,6 +61,7 @@ export function runState(db: Database, runId: string): string | undefined {
 }
 
 export function listRuns(db: Database, codec: ValueCodec, filter: RunFilter): readonly Run[] {
+  codec.prepare(db);
   const conditions: string[] = [];
   const values: string[] = [];
   const equal = [
@@ -87,7 +89,7 @@ function decodeRun(db: Database, codec: ValueCodec, row: Row): Run {
   return {
     ...rest,
     plan: row.plan as string,
-    parameters: codec.decode(db, parameters, runOwner(rest)),
+    parameters: codec.decode(parameters, runOwner(rest)),
     steps: steps.map((step) => JSON.parse(step.document as string) as StepRecord),
   };
 }

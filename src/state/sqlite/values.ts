@@ -20,7 +20,8 @@ export interface ValueOwner {
 
 interface Sealed {
   readonly encoded: { readonly k: string; readonly s: string };
-  readonly owner: string;
+  readonly owner: ValueOwner;
+  readonly name: string;
 }
 
 const JSON_TAG = 0;
@@ -48,13 +49,19 @@ export class ValueCodec {
     return Object.fromEntries(encoded);
   }
 
-  decode(db: Database, values: EncodedValues, owner: ValueOwner): Readonly<Record<string, StoredValue>> {
+  /** Call it inside the transaction that reads the records. */
+  prepare(db: Database): void {
+    this.#keys.load(db);
+  }
+
+  /** After `prepare`, at any time: whoever lists thousands of records looks at the values of few. */
+  decode(values: EncodedValues, owner: ValueOwner): Readonly<Record<string, StoredValue>> {
     const decoded: [string, StoredValue][] = [];
     for (const [name, value] of Object.entries(values)) {
       decoded.push([
         name,
         'k' in value
-          ? this.#decodeSealed(db, value, owner, name)
+          ? this.#decodeSealed(value, owner, name)
           : { sensitive: false, value: decodePlain(value) },
       ]);
     }
@@ -83,7 +90,7 @@ export class ValueCodec {
   #encodeSealed(db: Database, value: StoredValue, context: SealContext): EncodedValue {
     const key = this.#keys.current(db);
     const known = this.#sealed.get(value);
-    if (known !== undefined && known.owner === ownerKey(context)) {
+    if (known !== undefined && ownerKey(contextOf(known.owner, known.name)) === ownerKey(context)) {
       if (known.encoded.k === key.id || this.#keys.find(db, known.encoded.k) === undefined)
         return known.encoded;
     }
@@ -91,24 +98,22 @@ export class ValueCodec {
   }
 
   #decodeSealed(
-    db: Database,
     encoded: { readonly k: string; readonly s: string },
     owner: ValueOwner,
     name: string,
   ): StoredValue {
-    const key = this.#keys.find(db, encoded.k);
-    const context = contextOf(owner, name);
+    const key = this.#keys.known(encoded.k);
     let opened: { readonly value: unknown } | undefined;
     const open = (): unknown => {
       if (key === undefined) throw lost(`parameter "${name}" of ${owner.what}`, encoded.k);
       if (opened === undefined) {
-        const plain = unseal(key, Buffer.from(encoded.s, 'base64'), context);
+        const plain = unseal(key, Buffer.from(encoded.s, 'base64'), contextOf(owner, name));
         if (plain === undefined) throw damaged(`parameter "${name}" of ${owner.what}`);
         opened = { value: fromBytes(plain) };
       }
       return opened.value;
     };
-    // Opened when asked for: listing thousands of records decrypts nothing, and a lost key spoils only its values.
+    // Opened when asked for: a lost key spoils only its own values.
     const stored: StoredValue = {
       sensitive: true,
       get value() {
@@ -116,7 +121,7 @@ export class ValueCodec {
       },
       ...(key === undefined ? { lostKey: encoded.k } : {}),
     };
-    this.#sealed.set(stored, { encoded, owner: ownerKey(context) });
+    this.#sealed.set(stored, { encoded, owner, name });
     return stored;
   }
 }
