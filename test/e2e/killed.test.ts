@@ -1,0 +1,127 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { enginesToTest } from '../support/engines.ts';
+import { expectCode, makeWorld, type Ran, type World } from '../support/world.ts';
+
+/** Every named moment at which the tool can die; see `failpoint` in the code. */
+const failpoints = [
+  'lock',
+  'intent',
+  'create',
+  'start',
+  'running',
+  'exit',
+  'record',
+  'collecting',
+  'state save',
+  'close',
+];
+const randomMoments = Number(process.env.SKYCAP_KILLS ?? 6);
+
+/** A container that begins while another one is there writes TWO; each writes how it began and ended. */
+const step = `
+if ! mkdir /vol/alone 2>/dev/null; then echo TWO >> /vol/log; fi
+echo begin >> /vol/log
+sleep 0.4
+echo end >> /vol/log
+rmdir /vol/alone
+exit 7`;
+
+const bundle = (tools: string) => `name: killed
+version: 1.0.0
+invocationImages:
+  - name: tools
+    image: "${tools}"
+    network: none
+    volumes: [{name: log, path: /vol, scope: installation}]
+customActions:
+  read: {modifies: true}
+install:
+  - description: Work
+    id: work
+    invoke:
+      name: tools
+      action:
+        run: |${step.replaceAll('\n', '\n          ')}
+read:
+  - description: Read
+    invoke: {name: tools, action: {command: [cat, /vol/log]}}
+`;
+
+describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (engine) => {
+  let world: World;
+  let cwd: string;
+
+  beforeAll(async () => {
+    world = await makeWorld(engine);
+    cwd = world.bundle({ 'porter.yaml': bundle(await world.image('tools:1')) });
+    expectCode(await world.skycap(['lock'], { cwd }), 0);
+    // The image is unpacked before the clock starts.
+    expectCode(await world.skycap(['install', 'warm-up'], { cwd }), 50);
+  });
+  afterAll(() => world[Symbol.asyncDispose]());
+
+  /** Races a second install against the dying one until it gets the lock; gives what was killed and what came after. */
+  async function race(
+    name: string,
+    kill: (first: ReturnType<World['start']>) => Promise<void>,
+    env: Record<string, string> = {},
+  ): Promise<{ first: Ran; second: Ran }> {
+    const first = world.start(['install', name, '--progress', 'json'], { cwd, env });
+    const killed = kill(first);
+    let second: Ran | undefined;
+    for (let tries = 0; tries < 100; tries += 1) {
+      second = await world.skycap(['install', name, '--progress', 'json'], { cwd });
+      if (second.code !== 61 && second.code !== 67) break;
+      await sleep(50);
+    }
+    await killed;
+    return { first: await first.ended, second: second as Ran };
+  }
+
+  async function log(name: string): Promise<string> {
+    const read = expectCode(
+      await world.skycap(['invoke', name, '--action', 'read', '--progress', 'json'], { cwd }),
+      0,
+    );
+    return read.events
+      .filter((event) => event.type === 'step.output')
+      .map((event) => event.text)
+      .join(' ');
+  }
+
+  it.each(failpoints)('S47 at failpoint %s', async (failpoint) => {
+    const name = `at-${failpoint.replace(' ', '-')}`;
+
+    const { first, second } = await race(name, async () => {}, { SKYCAP_FAILPOINT: failpoint });
+
+    expect(first.signal).toBe('SIGKILL');
+    const ran = ['running', 'exit'].includes(failpoint);
+    const taken = second.events.filter((event) => event.type === 'step.finished');
+    // What the killed tool's step came to, then the second's own.
+    if (ran) expect(taken.map((event) => event.exitCode)).toEqual([7, 7]);
+    const begins = await log(name);
+    expect(begins).not.toContain('TWO');
+    expect(begins).toMatch(/^(begin end ?)+$/);
+    const runs = expectCode(await world.skycap(['run', 'list', '-i', name, '-o', 'json']), 0).json<
+      { state: string }[]
+    >();
+    expect(runs.map((run) => run.state)).not.toContain('running');
+  });
+
+  it.each(Array.from({ length: randomMoments }, (_, index) => index))(
+    'S47 at a random moment (%i)',
+    async (index) => {
+      const name = `random-${index}`;
+
+      await race(name, async (first) => {
+        await sleep(Math.random() * 2500);
+        first.process.kill('SIGKILL');
+      });
+
+      const begins = await log(name);
+      expect(begins).not.toContain('TWO');
+      expect(begins).toMatch(/^(begin end ?)+$/);
+    },
+  );
+});
