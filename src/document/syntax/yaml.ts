@@ -21,7 +21,7 @@ const SYNTAX_ERRORS = 20;
  * Reads one YAML 1.2 document (core schema, with the merge key of 1.1 that Porter's parser knows too).
  * Never throws: whatever is wrong stands in `problems`. Aliases are followed; their expansion is limited.
  */
-export function parseYaml(source: string, options: ParseOptions): ParsedDocument {
+export function parseWithLibrary(source: string, options: ParseOptions): ParsedDocument {
   const lines = linesOf(source);
   const shell = { file: options.file, source, lines };
   const fail = (span: Span, code: string, message: string, hint?: string): Problem =>
@@ -184,7 +184,11 @@ class Converter {
     if (isScalar(node)) return this.#weigh(this.#scalar(node, span), []);
     if (isSeq(node)) {
       const items = node.items.map((item) => this.#item(item as YamlNode, span));
-      return this.#weigh({ kind: 'seq', items, flow: node.flow === true, span }, items);
+      const flow = node.flow === true;
+      return this.#weigh(
+        { kind: 'seq', items, flow, span: flow ? span : endingWith(span, items.at(-1)) },
+        items,
+      );
     }
     if (isMap(node)) return this.#map(node.items, node.flow === true, span);
     return emptyAt(span);
@@ -228,10 +232,9 @@ class Converter {
     }
     for (const source of merged) this.#merge(entries, source);
     const list = [...entries.values()];
-    return this.#weigh(
-      { kind: 'map', entries: list, flow, span },
-      list.map((entry) => entry.value),
-    );
+    const values = list.map((entry) => entry.value);
+    const whole = flow || merged.length > 0 ? span : endingWith(span, values.at(-1));
+    return this.#weigh({ kind: 'map', entries: list, flow, span: whole }, values);
   }
 
   #badKey(span: Span): void {
@@ -268,8 +271,9 @@ class Converter {
     return emptyAt(span);
   }
 
-  #scalar(node: Scalar, span: Span): DocNode {
+  #scalar(node: Scalar, range: Span): DocNode {
     const style = STYLES[node.type ?? 'PLAIN'] ?? 'plain';
+    const span = scalarSpan(this.#source, range, style);
     const value = node.value;
     const text = node.source ?? (value === null || value === undefined ? '' : String(value));
     if (typeof value === 'string' || typeof value === 'boolean' || value === null)
@@ -300,6 +304,29 @@ class Converter {
     const range = node?.range;
     return range === null || range === undefined ? spanOf(fallback, fallback) : spanOf(range[0], range[1]);
   }
+}
+
+/** A block collection ends with its last value, not with the comments and blank lines behind it. */
+function endingWith(span: Span, last: DocNode | undefined): Span {
+  return last === undefined || last.span.start < span.start ? span : spanOf(span.start, last.span.end);
+}
+
+/**
+ * The library's ranges take in blanks before an empty value and some of the blank lines behind a block scalar. Ours
+ * begin behind the marker, and end with the last line of content (with `+`, which keeps blank lines, behind those).
+ */
+function scalarSpan(source: string, range: Span, style: ScalarStyle): Span {
+  if (style === 'plain' && range.start === range.end) {
+    let at = range.start;
+    while (source[at - 1] === ' ') at--;
+    return spanOf(at, at);
+  }
+  if (style !== 'literal' && style !== 'folded') return range;
+  if (/^[|>][0-9]?\+/.test(source.slice(range.start, range.start + 3))) return range;
+  let end = range.end;
+  while (end > range.start && /\s/.test(source[end - 1] as string)) end--;
+  const lineBreak = source.indexOf('\n', end);
+  return spanOf(range.start, lineBreak < 0 ? source.length : lineBreak + 1);
 }
 
 function emptyAt(span: Span): DocNode {
