@@ -1,6 +1,9 @@
 // The entry: `skycap version`, the commonest question, is answered here with nothing else loaded.
 import { writeSync } from 'node:fs';
-import { version } from './version.ts';
+import { enableCompileCache } from 'node:module';
+
+/** As in version.ts, whose import would be one more file to load. */
+const version = (globalThis as { __SKYCAP_VERSION__?: string }).__SKYCAP_VERSION__ ?? '0.0.0-source';
 
 const plainFormats: readonly (string | undefined)[] = [undefined, '', 'text', 'plaintext'];
 
@@ -13,9 +16,23 @@ function isPlainVersion(argv: readonly string[]): boolean {
   );
 }
 
+/**
+ * Keeps V8's compiled code from one start to the next, which saves a fifth of the time of `lint`. Where the folder
+ * cannot be written, Node goes on without.
+ */
+function cacheCompiledCode(): void {
+  const { SKYCAP_CACHE_DIRECTORY, XDG_CACHE_HOME, HOME } = process.env;
+  const xdg = XDG_CACHE_HOME?.startsWith('/') === true ? XDG_CACHE_HOME : HOME === undefined ? undefined : `${HOME}/.cache`;
+  const folder = SKYCAP_CACHE_DIRECTORY ?? (xdg === undefined ? undefined : `${xdg}/skycap`);
+  if (folder?.startsWith('/') === true) {
+    enableCompileCache(`${folder}/compiled`);
+  }
+}
+
 if (isPlainVersion(process.argv.slice(2))) {
   writeSync(1, `skycap ${version}\n`);
 } else {
+  cacheCompiledCode();
   const { start } = await import('./process.ts');
   await start(process);
 }

@@ -166,10 +166,7 @@ async function runLocked(
     finished: deps.now().toISOString(),
     ...(result.error === undefined ? {} : { message: result.error.message, errorCode: result.error.code }),
   };
-  await state.putRun(run);
-  const ended = endedInstallation(installation, run, deps);
-  await state.putInstallation(ended);
-  failpoint('close');
+  // Whoever follows the log stops reading once the record says that the run ended.
   emit({
     type: 'run.finished',
     runId,
@@ -177,6 +174,11 @@ async function runLocked(
     durationMs: Math.round(performance.now() - clock),
     ...(result.error === undefined ? {} : { message: result.error.message }),
   });
+  await log.flush();
+  await state.putRun(run);
+  const ended = endedInstallation(installation, run, deps);
+  await state.putInstallation(ended);
+  failpoint('close');
   return { kind: 'ran', plan, run, installation: ended, result };
 }
 

@@ -8,10 +8,25 @@ export interface TransferOptions {
 
 export type OciEvent =
   | { readonly type: 'image.resolved'; readonly reference: string; readonly digest: Digest }
-  | { readonly type: 'image.pulling'; readonly reference: string; readonly layers: number; readonly sizeBytes: number }
+  | {
+      readonly type: 'image.pulling';
+      readonly reference: string;
+      readonly layers: number;
+      readonly sizeBytes: number;
+    }
   | { readonly type: 'image.pulled'; readonly reference: string; readonly digest: Digest }
-  | { readonly type: 'blob.progress'; readonly digest: Digest; readonly doneBytes: number; readonly sizeBytes: number }
-  | { readonly type: 'registry.retry'; readonly registry: string; readonly reason: string; readonly delayMs: number }
+  | {
+      readonly type: 'blob.progress';
+      readonly digest: Digest;
+      readonly doneBytes: number;
+      readonly sizeBytes: number;
+    }
+  | {
+      readonly type: 'registry.retry';
+      readonly registry: string;
+      readonly reason: string;
+      readonly delayMs: number;
+    }
   /** Text from the registry, quoted. */
   | { readonly type: 'registry.warning'; readonly registry: string; readonly message: string }
   | { readonly type: 'blob.retry'; readonly digest: Digest; readonly reason: string; readonly offset: number }
@@ -31,7 +46,12 @@ export interface RegistryClient extends AsyncDisposable {
   putManifest(reference: Reference, manifest: ManifestBytes, options: TransferOptions): Promise<void>;
   deleteManifest(reference: Reference, options: TransferOptions): Promise<void>;
   /** From `offset` on. The caller verifies; `Store.ingest` does. */
-  getBlob(reference: Reference, blob: Descriptor, offset: number, options: TransferOptions): Promise<AsyncIterable<Uint8Array>>;
+  getBlob(
+    reference: Reference,
+    blob: Descriptor,
+    offset: number,
+    options: TransferOptions,
+  ): Promise<AsyncIterable<Uint8Array>>;
   hasBlob(reference: Reference, digest: Digest, options: TransferOptions): Promise<boolean>;
   /** Mounts from `mountFrom` (a repository of the same registry) where the registry agrees, else uploads. */
   putBlob(
@@ -75,7 +95,11 @@ export interface Store extends AsyncDisposable {
   /** Whole and verified, up to 8 MiB: manifests, configs. */
   readSmall(digest: Digest): Promise<Uint8Array>;
   /** `open(offset)` is asked again from where a broken transfer ended, also one of an earlier process. */
-  ingest(blob: Descriptor, open: (offset: number) => Promise<AsyncIterable<Uint8Array>>, options: TransferOptions): Promise<void>;
+  ingest(
+    blob: Descriptor,
+    open: (offset: number) => Promise<AsyncIterable<Uint8Array>>,
+    options: TransferOptions,
+  ): Promise<void>;
   /** Names a manifest or index (its children present). */
   tag(reference: string, descriptor: Descriptor): Promise<void>;
   untag(reference: string): Promise<boolean>;
@@ -85,7 +109,10 @@ export interface Store extends AsyncDisposable {
   lowers(image: PinnedImage, map: IdMap | undefined, options: TransferOptions): Promise<readonly Lower[]>;
   /** Keeps these digests and their children from `prune` until disposed or its process is gone and it expired. */
   lease(name: string, digests: readonly Digest[]): Promise<AsyncDisposable>;
-  prune(options: { readonly olderThanMs: number; readonly keep: readonly Digest[] }): Promise<{ readonly blobs: number; readonly layers: number; readonly freedBytes: number }>;
+  prune(options: {
+    readonly olderThanMs: number;
+    readonly keep: readonly Digest[];
+  }): Promise<{ readonly blobs: number; readonly layers: number; readonly freedBytes: number }>;
   fsck(options: { readonly repair: boolean } & TransferOptions): Promise<readonly FsckFinding[]>;
 }
 

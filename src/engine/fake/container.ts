@@ -39,7 +39,9 @@ export function startContainer(run: FakeRun, spec: ContainerRun, options: StartO
     for (const listener of [...listeners]) listener();
   };
   const program = programOf(options.image, spec.argv);
-  if (program === undefined) {
+  if (program === undefined && view.lookup(spec.argv[0] as string) !== undefined) {
+    finish({ exitCode: 126, cause: 'not-executable', message: 'the command cannot be executed' });
+  } else if (program === undefined) {
     finish({
       exitCode: 127,
       cause: 'not-found',

@@ -78,7 +78,8 @@ export class View {
       }
       const here = [...at.path, name];
       const mount = this.#mounts.get(`/${here.join('/')}`);
-      const child = mount?.node ?? (at.node.kind === 'directory' ? at.node.entries.get(name) : undefined);
+      const entry = at.node.kind === 'directory' ? at.node.entries.get(name) : undefined;
+      const child = mount?.node ?? entry ?? this.#above(`/${here.join('/')}/`);
       if (child === undefined) return undefined;
       if (child.kind === 'symlink' && (queue.length > 0 || follow)) {
         hops += 1;
@@ -95,6 +96,11 @@ export class View {
       stack.push(at);
     }
     return { node: at.node, readOnly: at.readOnly };
+  }
+
+  /** A folder that is only there because something is mounted below it. */
+  #above(prefix: string): DirectoryNode | undefined {
+    return [...this.#mounts.keys()].some((mount) => mount.startsWith(prefix)) ? directory() : undefined;
   }
 
   /** Every mount point below a folder shows as an entry, as in a real mount table. */

@@ -53,6 +53,7 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
         program ??= seccompProgram({
           runtime: options.runtime,
           directory: join(directories.state, 'seccomp'),
+          scratch: directories.runtime,
           initProgram: init,
           signal,
         });

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -13,6 +14,7 @@ import {
 import { join } from 'node:path';
 import { runProcess } from '../../kernel/system/index.ts';
 import { containerConfig } from './config.ts';
+import { containerRoot } from './id-map.ts';
 import { seccompProfile } from './seccomp-profile.ts';
 
 /**
@@ -25,6 +27,8 @@ import { seccompProfile } from './seccomp-profile.ts';
 export async function seccompProgram(options: {
   readonly runtime: string;
   readonly directory: string;
+  /** Reachable for the ids of the map: the runtime enters it as the container's root. */
+  readonly scratch: string;
   readonly initProgram: string;
   readonly signal: AbortSignal;
 }): Promise<string | undefined> {
@@ -39,10 +43,11 @@ export async function seccompProgram(options: {
 
 async function compile(kept: string, options: Parameters<typeof seccompProgram>[0]): Promise<void> {
   mkdirSync(options.directory, { recursive: true, mode: 0o700 });
-  const work = mkdtempSync(join(options.directory, 'compile-'));
+  const work = mkdtempSync(join(options.scratch, 'compile-'));
   try {
     chmodSync(work, 0o711);
-    mkdirSync(join(work, 'root', 'dev'), { recursive: true });
+    mkdirSync(join(work, 'root'));
+    chownSync(join(work, 'root'), containerRoot.uid, containerRoot.gid);
     const config = containerConfig(
       {
         containerId: 'compile',
@@ -73,20 +78,7 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
         seccompProgram: undefined,
       },
     );
-    writeFileSync(
-      join(work, 'config.json'),
-      JSON.stringify({
-        ...config,
-        mounts: [
-          {
-            destination: '/dev',
-            type: 'bind',
-            source: options.initProgram.replace(/\/[^/]*$/, ''),
-            options: ['bind', 'ro'],
-          },
-        ],
-      }),
-    );
+    writeFileSync(join(work, 'config.json'), JSON.stringify(config), { mode: 0o600 });
     const script = `
       [ ! -d /sys/fs/cgroup ] || mount -t tmpfs tmpfs /sys/fs/cgroup || exit 1
       "$1" --root "$2/state" --cgroup-manager=disabled create --bundle "$2" compile >/dev/null || exit 1
@@ -102,8 +94,15 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
     );
     const made = join(work, 'seccomp.bpf');
     // A program of cBPF instructions, 8 bytes each; anything else is not kept.
-    if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) renameSync(made, kept);
+    if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) keep(made, kept);
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+}
+
+/** Scratch and store may be different file systems; the name appears when the content is whole. */
+function keep(made: string, kept: string): void {
+  const fresh = `${kept}.${process.pid}`;
+  writeFileSync(fresh, readFileSync(made), { mode: 0o600 });
+  renameSync(fresh, kept);
 }

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
+import { ignoreEvents } from '../../kernel/index.ts';
 import type { Store } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type {
@@ -382,7 +383,10 @@ export class RuntimeSession implements Session {
 
   async #lowers(image: string) {
     const pinned = this.#spec.images[image];
-    return pinned === undefined ? [] : await this.#host.store.lowers(pinned, embeddedIdMap, this.#operation);
+    return pinned === undefined ? [] : await this.#host.store.lowers(pinned, embeddedIdMap, {
+      signal: this.#operation.signal,
+      emit: ignoreEvents,
+    });
   }
 
   async #open(): Promise<Opened> {
@@ -406,10 +410,11 @@ export class RuntimeSession implements Session {
     const lease = await store.lease(`run-${this.runId}`, digests);
     try {
       const program = this.#host.seccompProgram(this.#operation.signal);
+      const transfer = { signal: this.#operation.signal, emit: ignoreEvents };
       const overlays = new Overlays(this.#layout, holder, holderFolders(this.#layout).length * 1_000_000);
       for (const [name, image] of images) {
         this.#operation.emit({ type: 'engine.image', image: name, phase: 'loading' });
-        overlays.addImage(name, await store.lowers(image, embeddedIdMap, this.#operation));
+        overlays.addImage(name, await store.lowers(image, embeddedIdMap, transfer));
         this.#operation.emit({ type: 'engine.image', image: name, phase: 'ready' });
       }
       await holder.ready;

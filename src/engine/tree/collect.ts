@@ -69,8 +69,10 @@ export class Collector {
 
   #read(fd: number, shown: string): void {
     const stat = fstatSync(fd);
-    if (!stat.isFile()) return this.#leaveOut(`${shown} is no regular file and was left out`);
-    if (stat.nlink > 1) return this.#leaveOut(`${shown} is a hard link and was left out`);
+    if (!stat.isFile() || stat.nlink > 1) {
+      this.#leaveOut(`${shown} is ${stat.isFile() ? 'a hard link' : 'no regular file'} and was left out`);
+      return;
+    }
     const { maxFileBytes, maxTotalBytes } = this.#request;
     this.#total += stat.size;
     if (stat.size > maxFileBytes || this.#total > maxTotalBytes) {

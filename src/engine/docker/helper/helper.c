@@ -5,7 +5,7 @@
  *   run MARK COMMAND [ARGUMENT…]  starts the command as its child, hands on signals, reaps orphans, ends as it ended;
  *                                 a command that cannot be executed: MARK and the errno on stderr, exit 127 or 126
  *   pause                         sleeps until a signal
- *   own UID GID FOLDER            gives the folder and everything below to one user
+ *   own UID GID FOLDER…           gives folders and everything below to one user
  *   rm FOLDER NAME…               removes entries (slashes allowed) with everything below
  *   prune FOLDER NAME…            removes an entry if it is an empty file or folder
  *
@@ -264,10 +264,12 @@ __attribute__((used)) void start(word *stack) {
     while (call(SYS_rt_sigtimedwait, (word)&some, 0, 0, 8, 0) < 0);
     quit(0);
   }
-  if (argc == 5 && same(argv[1], "own")) {
+  if (argc >= 5 && same(argv[1], "own")) {
+    char **name = argv + 4;
     owner = number(argv[2]);
     group = number(argv[3]);
-    quit(own(AT_FDCWD, argv[4], 0));
+    for (; *name; name++) failed |= own(AT_FDCWD, *name, 0);
+    quit(failed);
   }
   if (argc >= 3 && (same(argv[1], "rm") || same(argv[1], "prune"))) {
     char **name = argv + 3;
