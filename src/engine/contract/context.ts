@@ -1,6 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { readAll, readArchive } from '../archive.ts';
-import type { ContainerExit, ContainerRun, EngineEvent, OperationOptions, Session, SessionSpec } from '../port.ts';
+import type {
+  ContainerExit,
+  ContainerRun,
+  EngineEvent,
+  OperationOptions,
+  Session,
+  SessionSpec,
+} from '../port.ts';
 import type { ContractFixture, Program } from './fixture.ts';
 
 export interface Ran {
@@ -100,7 +107,11 @@ export class CaseContext {
     });
   }
 
-  async collect(session: Session, ran: Pick<Ran, 'containerId'>, paths: readonly string[] = ['/cnab/app/outputs']) {
+  async collect(
+    session: Session,
+    ran: Pick<Ran, 'containerId'>,
+    paths: readonly string[] = ['/cnab/app/outputs'],
+  ) {
     return await session.collect(ran.containerId, { paths, maxFileBytes: 1 << 20, maxTotalBytes: 2 << 20 });
   }
 
@@ -141,7 +152,9 @@ export class CaseContext {
       signal: cancel.signal,
       kill: kill.signal,
     });
-    const result = ended.then((exit): Ran => ({ containerId, exit, stdout: text('stdout'), stderr: text('stderr'), chunks, started }));
+    const result = ended.then(
+      (exit): Ran => ({ containerId, exit, stdout: text('stdout'), stderr: text('stderr'), chunks, started }),
+    );
     // A case may look at other things first.
     result.catch(() => {});
     return {
@@ -155,7 +168,8 @@ export class CaseContext {
         listeners.add(look);
         look();
         const end = result.then((ran) => {
-          if (!ran.stdout.includes(wanted)) throw new Error(`it ended (${ran.exit.exitCode}) without saying ${wanted}: ${ran.stderr}`);
+          if (!ran.stdout.includes(wanted))
+            throw new Error(`it ended (${ran.exit.exitCode}) without saying ${wanted}: ${ran.stderr}`);
         });
         await Promise.race([promise, end]);
         listeners.delete(look);

@@ -4,7 +4,9 @@ import type { ContainerRun, Engine } from '../port.ts';
 import type { OrphanOrder } from './orphan.ts';
 
 const order = JSON.parse(readFileSync(0, 'utf8')) as OrphanOrder;
-const { openForContract } = (await import(order.module)) as { openForContract(options: unknown): Promise<Engine> };
+const { openForContract } = (await import(order.module)) as {
+  openForContract(options: unknown): Promise<Engine>;
+};
 const engine = await openForContract(order.options);
 const operation = { signal: new AbortController().signal, emit: () => {} };
 const session = await engine.open(order.spec, operation);

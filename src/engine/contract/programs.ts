@@ -12,7 +12,9 @@ export function exits(code: number): Program {
 
 /** Writes a text file, its parents existing. */
 export function writes(path: string, text: string, mode = 0o644): Program {
-  return sh(`printf %s '${text}' >${path} && chmod ${mode.toString(8)} ${path}`, (p) => p.files.write(path, text, mode));
+  return sh(`printf %s '${text}' >${path} && chmod ${mode.toString(8)} ${path}`, (p) =>
+    p.files.write(path, text, mode),
+  );
 }
 
 /** Prints a file; 1 if it is not there. */

@@ -39,7 +39,9 @@ export function engineContract(
     }, 120_000);
     afterAll(async () => {
       await fixture?.[Symbol.asyncDispose]();
-      console.info(`engine contract: ${name}: ${ran} of ${contractCases.length} cases, ${Object.keys(allowedDifferences).length} allowed differences`);
+      console.info(
+        `engine contract: ${name}: ${ran} of ${contractCases.length} cases, ${Object.keys(allowedDifferences).length} allowed differences`,
+      );
     }, 120_000);
 
     for (const one of contractCases) {

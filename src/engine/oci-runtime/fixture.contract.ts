@@ -38,7 +38,9 @@ export function makeContractDirectories(): ContractDirectories & Disposable {
   };
 }
 
-export async function crunFixture(): Promise<ContractFixture & { readonly directories: ContractDirectories }> {
+export async function crunFixture(): Promise<
+  ContractFixture & { readonly directories: ContractDirectories }
+> {
   const directories = makeContractDirectories();
   const store = await openStore({ directory: directories.store });
   return {
@@ -56,22 +58,33 @@ export async function crunFixture(): Promise<ContractFixture & { readonly direct
 
 /** Everything on this host that has a name of ours in it. */
 function leftovers(directories: ContractDirectories): string[] {
-  const own = (text: string): boolean => text.includes(directories.runtime) || text.includes(directories.state);
+  const own = (text: string): boolean =>
+    text.includes(directories.runtime) || text.includes(directories.state);
   const left = [directories.runtime, join(directories.state, 'runs')].flatMap((folder) =>
     existsSync(folder) ? readdirSync(folder).map((name) => `${folder}/${name}`) : [],
   );
   const volumes = join(directories.state, 'volumes');
   if (existsSync(volumes)) left.push(...readdirSync(volumes).map((name) => `volume ${name}`));
-  left.push(...readFileSync('/proc/self/mountinfo', 'utf8').split('\n').filter(own).map((line) => `mount ${line}`));
+  left.push(
+    ...readFileSync('/proc/self/mountinfo', 'utf8')
+      .split('\n')
+      .filter(own)
+      .map((line) => `mount ${line}`),
+  );
   for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
     const command = readIfAny(`/proc/${pid}/cmdline`).replaceAll('\0', ' ');
     if (own(command)) left.push(`process ${pid} ${command}`);
-    else if (own(readIfAny(`/proc/${pid}/mountinfo`)) && Number(pid) !== process.pid) left.push(`mount namespace of ${pid} ${command}`);
+    else if (own(readIfAny(`/proc/${pid}/mountinfo`)) && Number(pid) !== process.pid)
+      left.push(`mount namespace of ${pid} ${command}`);
   }
   for (const controller of ['memory', 'pids', 'cpu', '.']) {
     const group = `/sys/fs/cgroup/${controller}/skycap`;
     if (existsSync(group)) {
-      left.push(...readdirSync(group, { withFileTypes: true }).filter((one) => one.isDirectory()).map((one) => `cgroup ${group}/${one.name}`));
+      left.push(
+        ...readdirSync(group, { withFileTypes: true })
+          .filter((one) => one.isDirectory())
+          .map((one) => `cgroup ${group}/${one.name}`),
+      );
     }
   }
   return left;

@@ -383,10 +383,12 @@ export class RuntimeSession implements Session {
 
   async #lowers(image: string) {
     const pinned = this.#spec.images[image];
-    return pinned === undefined ? [] : await this.#host.store.lowers(pinned, embeddedIdMap, {
-      signal: this.#operation.signal,
-      emit: ignoreEvents,
-    });
+    return pinned === undefined
+      ? []
+      : await this.#host.store.lowers(pinned, embeddedIdMap, {
+          signal: this.#operation.signal,
+          emit: ignoreEvents,
+        });
   }
 
   async #open(): Promise<Opened> {

@@ -15,13 +15,20 @@ export const streamCases: readonly ContractCase[] = [
     );
     expect([ran.stdout, ran.stderr]).toEqual(['out\n', 'err\n']);
   }),
-  contractCase('stream-no-newline', 'the last bytes of a container that ends at once are there', async (context) => {
-    const session = await context.session();
-    for (let round = 0; round < 5; round += 1) {
-      const ran = await context.run(session, sh('printf last', (p) => p.stdout('last')));
-      expect(ran.stdout).toBe('last');
-    }
-  }),
+  contractCase(
+    'stream-no-newline',
+    'the last bytes of a container that ends at once are there',
+    async (context) => {
+      const session = await context.session();
+      for (let round = 0; round < 5; round += 1) {
+        const ran = await context.run(
+          session,
+          sh('printf last', (p) => p.stdout('last')),
+        );
+        expect(ran.stdout).toBe('last');
+      }
+    },
+  ),
   contractCase('stream-one-line', 'one line of 10 MiB arrives whole', async (context) => {
     const ran = await context.run(
       await context.session(),
@@ -30,31 +37,39 @@ export const streamCases: readonly ContractCase[] = [
     expect(ran.stdout.length).toBe(TEN_MIB);
     expect(/^x*$/.test(ran.stdout)).toBe(true);
   }),
-  contractCase('stream-emoji', 'a character split by the other stream stays whole in its own', async (context) => {
-    const ran = await context.run(
-      await context.session(),
-      sh("printf '\\360\\237'; printf e >&2; printf '\\230\\200'", (p) => {
-        p.stdout(Uint8Array.of(0xf0, 0x9f));
-        p.stderr('e');
-        p.stdout(Uint8Array.of(0x98, 0x80));
-      }),
-    );
-    expect([ran.stdout, ran.stderr]).toEqual(['😀', 'e']);
-  }),
-  contractCase('stream-alternating', 'a thousand alternating lines are in order in each stream', async (context) => {
-    const ran = await context.run(
-      await context.session(),
-      sh('i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done', (p) => {
-        for (let at = 0; at < 500; at += 1) {
-          p.stdout(`o${at}\n`);
-          p.stderr(`e${at}\n`);
-        }
-      }),
-    );
-    const numbers = Array.from({ length: 500 }, (_, at) => at);
-    expect(ran.stdout).toBe(numbers.map((at) => `o${at}\n`).join(''));
-    expect(ran.stderr).toBe(numbers.map((at) => `e${at}\n`).join(''));
-  }),
+  contractCase(
+    'stream-emoji',
+    'a character split by the other stream stays whole in its own',
+    async (context) => {
+      const ran = await context.run(
+        await context.session(),
+        sh("printf '\\360\\237'; printf e >&2; printf '\\230\\200'", (p) => {
+          p.stdout(Uint8Array.of(0xf0, 0x9f));
+          p.stderr('e');
+          p.stdout(Uint8Array.of(0x98, 0x80));
+        }),
+      );
+      expect([ran.stdout, ran.stderr]).toEqual(['😀', 'e']);
+    },
+  ),
+  contractCase(
+    'stream-alternating',
+    'a thousand alternating lines are in order in each stream',
+    async (context) => {
+      const ran = await context.run(
+        await context.session(),
+        sh('i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done', (p) => {
+          for (let at = 0; at < 500; at += 1) {
+            p.stdout(`o${at}\n`);
+            p.stderr(`e${at}\n`);
+          }
+        }),
+      );
+      const numbers = Array.from({ length: 500 }, (_, at) => at);
+      expect(ran.stdout).toBe(numbers.map((at) => `o${at}\n`).join(''));
+      expect(ran.stderr).toBe(numbers.map((at) => `e${at}\n`).join(''));
+    },
+  ),
   contractCase('stream-binary', 'bytes are not changed: NUL, CR, 0xff', async (context) => {
     const ran = await context.run(
       await context.session(),
@@ -91,32 +106,47 @@ export const streamCases: readonly ContractCase[] = [
     );
     expect([ran.stdout, ran.stderr, ran.exit.exitCode]).toEqual(['out\n', 'err\n', 4]);
   }),
-  contractCase('stream-background', 'a background child that keeps stdout open does not hold the step', async (context) => {
-    const before = Date.now();
-    const ran = await context.run(
-      await context.session(),
-      sh('sleep 301 & echo done; exit 7', (p) => {
-        p.stdout('done\n');
-        return 7;
-      }),
-    );
-    expect([ran.stdout, ran.exit.exitCode]).toEqual(['done\n', 7]);
-    expect(Date.now() - before).toBeLessThan(60_000);
-  }),
-  contractCase('stream-closed', 'a container that closes its streams and works on is waited for', async (context) => {
-    const session = await context.session();
-    const ran = await context.run(
-      session,
-      sh('exec >&- 2>&-; sleep 0.5; echo done >late; exit 9', async (p) => {
-        await p.sleep(50);
-        p.files.write('late', 'done\n');
-        return 9;
-      }),
-    );
-    expect(ran.exit.exitCode).toBe(9);
-    expect(await context.files(session, ['late'])).toEqual({ late: 'done\n' });
-  }),
+  contractCase(
+    'stream-background',
+    'a background child that keeps stdout open does not hold the step',
+    async (context) => {
+      const before = Date.now();
+      const ran = await context.run(
+        await context.session(),
+        sh('sleep 301 & echo done; exit 7', (p) => {
+          p.stdout('done\n');
+          return 7;
+        }),
+      );
+      expect([ran.stdout, ran.exit.exitCode]).toEqual(['done\n', 7]);
+      expect(Date.now() - before).toBeLessThan(60_000);
+    },
+  ),
+  contractCase(
+    'stream-closed',
+    'a container that closes its streams and works on is waited for',
+    async (context) => {
+      const session = await context.session();
+      const ran = await context.run(
+        session,
+        sh('exec >&- 2>&-; sleep 0.5; echo done >late; exit 9', async (p) => {
+          await p.sleep(50);
+          p.files.write('late', 'done\n');
+          return 9;
+        }),
+      );
+      expect(ran.exit.exitCode).toBe(9);
+      expect(await context.files(session, ['late'])).toEqual({ late: 'done\n' });
+    },
+  ),
   contractCase('stdin-empty', 'standard input is empty', async (context) => {
-    expect((await context.run(await context.session(), sh('cat; echo end', (p) => p.stdout('end\n')))).stdout).toBe('end\n');
+    expect(
+      (
+        await context.run(
+          await context.session(),
+          sh('cat; echo end', (p) => p.stdout('end\n')),
+        )
+      ).stdout,
+    ).toBe('end\n');
   }),
 ];

@@ -23,10 +23,14 @@ const known = (
 export const userCases: readonly ContractCase[] = [
   ...known,
   ...(['nobody-here', 'user:no-group'] as const).map((user) =>
-    contractCase(`user-unknown-${user.includes(':') ? 'group' : 'name'}`, `user ${user} is an error with a code`, async (context) => {
-      const refused = context.run(await context.session(), who, { user });
-      await expect(refused).rejects.toMatchObject({ code: 'ENGINE_USER_UNKNOWN', exitCode: 43 });
-    }),
+    contractCase(
+      `user-unknown-${user.includes(':') ? 'group' : 'name'}`,
+      `user ${user} is an error with a code`,
+      async (context) => {
+        const refused = context.run(await context.session(), who, { user });
+        await expect(refused).rejects.toMatchObject({ code: 'ENGINE_USER_UNKNOWN', exitCode: 43 });
+      },
+    ),
   ),
   contractCase('user-scratch', 'an image without /etc/passwd runs as a numeric user', async (context) => {
     const ran = await context.run(
