@@ -17,6 +17,7 @@ export function parseYaml(source: string, options: ParseOptions): ParsedDocument
   const root = source.length <= PLAIN_LENGTH ? parsePlainYaml(source) : undefined;
   if (root === undefined) return parseWithLibrary(source, options);
   // Cut-off expressions (` #` within one) are found on the library's way only, and such a file may be plain.
-  if (/\$\{[^}\n]*\s#|\{\{[^}\n]*\s#/.test(source)) return parseWithLibrary(source, options);
+  if (source.includes(' #') && /\$\{[^}\n]*\s#|\{\{[^}\n]*\s#/.test(source))
+    return parseWithLibrary(source, options);
   return { file: options.file, source, lines: linesOf(source), root, problems: [] };
 }
