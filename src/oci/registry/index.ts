@@ -1,4 +1,5 @@
 export type { Credential, CredentialsProvider, RegistryClientOptions } from './client/index.ts';
+export type { CredentialsEnvironment, LoginEntry, Stored, StoreOptions } from './credentials/index.ts';
 export type { ServedRegistry, ServeOptions } from './server/index.ts';
 
 /** The client and what it stands on; loaded when something is to be asked. */
@@ -8,4 +9,9 @@ export async function loadRegistryClient(): Promise<typeof import('./client/inde
 
 export async function loadRegistryServer(): Promise<typeof import('./server/index.ts')> {
   return await import('./server/index.ts');
+}
+
+/** `createCredentialsProvider`, and what `login` and `logout` write. */
+export async function loadCredentials(): Promise<typeof import('./credentials/index.ts')> {
+  return await import('./credentials/index.ts');
 }

@@ -9,26 +9,21 @@ import { type Endpoint, endpointsOf } from './endpoints.ts';
 import { type Host, makeHost } from './host.ts';
 import { deleteManifest, getManifest, headManifest, putManifest } from './manifests.ts';
 import { RETRY } from './retry.ts';
-import { createCaller } from './session.ts';
+import { type Caller, createCaller } from './session.ts';
 import { listTags } from './tags.ts';
 import { checkReference, type Target } from './target.ts';
-import type { RegistryClientOptions } from './types.ts';
+import type { Credential, RegistryClientOptions } from './types.ts';
 import { hasBlob, putBlob } from './upload.ts';
 
 /** Slower than a kibibyte a second is not alive. */
 const IDLE_BYTES = 64 * 1024;
 
-/**
- * A client of the distribution protocol (distribution-spec 1.1) for any number of registries.
- *
- * Reads go to mirrors first where rules name some, writes to the registry itself. Every failure is a coded error of
- * the ranges in `errors.ts`, or the reason of the caller's signal.
- *
- * @example
- * await using registry = createRegistryClient({ userAgent: 'example/1' });
- * const { descriptor } = await registry.getManifest(parseReference('alpine:3'), { signal, emit: ignoreEvents });
- */
-export function createRegistryClient(options: RegistryClientOptions = {}): RegistryClient {
+interface Connection extends AsyncDisposable {
+  readonly caller: Caller;
+  hostOf(endpoint: Pick<Endpoint, 'host' | 'insecure'>): Host;
+}
+
+function connection(options: RegistryClientOptions): Connection {
   const http = createHttpClient({
     userAgent: options.userAgent ?? 'skycap',
     deadlines: { idleBytes: IDLE_BYTES, ...options.deadlines },
@@ -41,25 +36,68 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Regis
     realms: options.realms ?? {},
     clock,
   });
-  const caller = createCaller({
-    authorizer,
-    clock,
-    random: options.random ?? Math.random,
-    retry: { ...RETRY, ...options.retry },
-  });
   const hosts = new Map<string, Host>();
+  return {
+    caller: createCaller({
+      authorizer,
+      clock,
+      random: options.random ?? Math.random,
+      retry: { ...RETRY, ...options.retry },
+    }),
+    hostOf: ({ host: name, insecure }) => {
+      const key = `${name} ${insecure}`;
+      const known = hosts.get(key);
+      if (known !== undefined) return known;
+      const host = makeHost(http, name, { insecure, tls: options.tls ?? (() => undefined) });
+      hosts.set(key, host);
+      return host;
+    },
+    [Symbol.asyncDispose]: () => http[Symbol.asyncDispose](),
+  };
+}
 
-  function hostOf(endpoint: Endpoint): Host {
-    const key = `${endpoint.host} ${endpoint.insecure}`;
-    const known = hosts.get(key);
-    if (known !== undefined) return known;
-    const host = makeHost(http, endpoint.host, {
-      insecure: endpoint.insecure,
-      tls: options.tls ?? (() => undefined),
-    });
-    hosts.set(key, host);
-    return host;
-  }
+/**
+ * Asks a registry whether it takes these credentials (an open one takes any).
+ *
+ * @param host `host[:port]`, `docker.io` for Docker Hub
+ * @throws REGISTRY_UNAUTHORIZED, or as every request
+ */
+export async function checkLogin(
+  host: string,
+  credential: Credential,
+  options: { readonly client: RegistryClientOptions; readonly transfer: TransferOptions },
+): Promise<void> {
+  const endpoint = endpointsOf(
+    { registry: host, repository: 'library/any' },
+    options.client.rules ?? [],
+  ).write;
+  await using opened = connection({ ...options.client, credentials: async () => credential });
+  const { response } = await opened.caller.call({
+    host: opened.hostOf(endpoint),
+    path: '',
+    repository: '',
+    scopes: [],
+    subject: `login to ${host}`,
+    options: options.transfer,
+    accept: [200],
+    lane: 'control',
+  });
+  await response.discard();
+}
+
+/**
+ * A client of the distribution protocol (distribution-spec 1.1) for any number of registries.
+ *
+ * Reads go to mirrors first where rules name some, writes to the registry itself. Every failure is a coded error of
+ * the ranges in `errors.ts`, or the reason of the caller's signal.
+ *
+ * @example
+ * await using registry = createRegistryClient({ userAgent: 'example/1' });
+ * const { descriptor } = await registry.getManifest(parseReference('alpine:3'), { signal, emit: ignoreEvents });
+ */
+export function createRegistryClient(options: RegistryClientOptions = {}): RegistryClient {
+  const opened = connection(options);
+  const { caller, hostOf } = opened;
 
   function targetOf(reference: Reference, endpoint: Endpoint, transfer: TransferOptions): Target {
     return {
@@ -127,8 +165,6 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Regis
       return await putBlob(target, blob, source, { mountFrom: from, chunkSize: options.chunkSize });
     },
     listTags: async (reference, transfer) => await listTags(writing(reference, transfer)),
-    [Symbol.asyncDispose]: async () => {
-      await http[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose](),
   };
 }

@@ -1,3 +1,3 @@
-export { createRegistryClient } from './client.ts';
+export { checkLogin, createRegistryClient } from './client.ts';
 export type { RetryPolicy } from './retry.ts';
 export type { Credential, CredentialsProvider, RegistryClientOptions } from './types.ts';

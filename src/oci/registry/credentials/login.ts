@@ -1,0 +1,103 @@
+import { chmod, mkdir, realpath } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { isSkycapError } from '../../../kernel/index.ts';
+import { writeFileAtomic } from '../../../kernel/system/index.ts';
+import { ociError } from '../../errors.ts';
+import { isObject, type JsonObject } from '../../image/json.ts';
+import { isRegistryHost, quoted } from '../../names/index.ts';
+import { hasEntry, helpersFor, hostNames, invalid, normalKey, serverName, withEntry } from './auth-file.ts';
+import { helperErase, helperStore } from './helper.ts';
+import { type AuthLocation, authLocations, loginLocation } from './locations.ts';
+import { readAuthFile } from './provider.ts';
+import type { CredentialsEnvironment, LoginEntry } from './types.ts';
+
+export interface StoreOptions {
+  readonly environment: CredentialsEnvironment;
+  readonly signal: AbortSignal;
+}
+
+/** Where a credential ended up or was. */
+export interface Stored {
+  /** `file` keeps it readable for whoever can read the file. */
+  readonly kind: 'file' | 'helper';
+  readonly where: string;
+}
+
+/**
+ * Keeps a credential where Docker would: with the helper that is configured for the host, else in the file (mode
+ * 0600, written whole or not at all, what else is in it kept). Does not ask the registry whether it is right.
+ *
+ * @param host `host[:port]`
+ * @throws CREDENTIALS_FILE_INVALID, CREDENTIALS_HELPER_FAILED, REFERENCE_INVALID
+ */
+export async function storeCredential(
+  host: string,
+  entry: LoginEntry,
+  options: StoreOptions,
+): Promise<Stored> {
+  const name = checkHost(host);
+  if (entry.username.includes(':')) {
+    throw ociError('CREDENTIALS_FILE_INVALID', 'a user name cannot hold a colon', {
+      hint: 'check the user name',
+    });
+  }
+  const location = loginLocation(options.environment);
+  const file = (await readAuthFile(location)) ?? {};
+  const helper = helpersFor(file, name, location.path)[0];
+  if (helper !== undefined) {
+    const { env } = options.environment;
+    await helperStore(helper, serverName(name), { env, signal: options.signal, entry });
+    // An empty entry is how Docker remembers that it is logged in; a secret from before goes.
+    await write(location, withEntry(file, name, {}));
+    return { kind: 'helper', where: `docker-credential-${helper}` };
+  }
+  const auth = Buffer.from(`${entry.username}:${entry.secret}`).toString('base64');
+  await write(location, withEntry(file, name, { auth }));
+  return { kind: 'file', where: location.path };
+}
+
+/** Removes what any of the files or their helpers keeps for the host; empty where nothing was. */
+export async function eraseCredential(host: string, options: StoreOptions): Promise<readonly Stored[]> {
+  const name = checkHost(host);
+  const removed: Stored[] = [];
+  for (const location of authLocations(options.environment)) {
+    const file = await readAuthFile(location);
+    if (file === undefined) continue;
+    const helper = helpersFor(file, name, location.path)[0];
+    const { env } = options.environment;
+    if (
+      helper !== undefined &&
+      (await helperErase(helper, serverName(name), { env, signal: options.signal }))
+    ) {
+      removed.push({ kind: 'helper', where: `docker-credential-${helper}` });
+    }
+    if (!hasEntry(file, name)) continue;
+    await write(location, withEntry(file, name, undefined));
+    removed.push({ kind: 'file', where: location.path });
+  }
+  return removed;
+}
+
+function checkHost(host: string): string {
+  const bare = normalKey(host);
+  if (isRegistryHost(bare)) return hostNames(bare).includes('docker.io') ? 'docker.io' : bare;
+  throw ociError('REFERENCE_INVALID', `${quoted(host)} is not a registry`, {
+    hint: 'write host[:port], e.g. ghcr.io',
+  });
+}
+
+async function write(location: AuthLocation, file: JsonObject): Promise<void> {
+  const content = location.kind === 'legacy' ? file.auths : file;
+  if (!isObject(content)) return;
+  try {
+    await mkdir(dirname(location.path), { recursive: true, mode: 0o700 });
+    // Many keep their configuration elsewhere and a link here; the link stays.
+    const path = await realpath(location.path).catch(() => location.path);
+    await writeFileAtomic(path, `${JSON.stringify(content, undefined, '\t')}\n`, { mode: 0o600 });
+    await chmod(path, 0o600);
+  } catch (error) {
+    if (isSkycapError(error)) throw error;
+    const { code } = error as { code?: string };
+    throw invalid(location.path, `it cannot be written (${code ?? 'unknown reason'})`);
+  }
+}
