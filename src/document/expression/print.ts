@@ -46,7 +46,10 @@ export function printTemplate(template: Template): string {
       return escapeText(part.text, template);
     })
     .join('');
-  if (shapeOf(parseTemplate(plain, { delimiters, known }).parts) === shapeOf(parts)) return plain;
+  const read = parseTemplate(plain, { delimiters, known }).parts;
+  // An expression that is left alone would give its type to what was text.
+  const alone = read.length === 1 && parts.length > 1 && read[0]?.kind === 'expression';
+  if (!alone && shapeOf(read) === shapeOf(parts)) return plain;
   const items = parts.map((part) =>
     part.kind === 'expression'
       ? printExpression(part.expression)

@@ -72,7 +72,7 @@ export function parseCondition(text: string, options: ParseOptions = {}): Templa
   });
   const hint = `write ${reader.open} … ${reader.close} around the whole condition`;
   if (!text.startsWith(reader.open, start)) return invalid(start, 'a condition is one expression', hint);
-  const part = forced(reader, start, false);
+  const part = closed(reader, forced(reader, start, false));
   if (part.kind === 'invalid') return { source: text, delimiters, known: [...reader.known], parts: [part] };
   if (text.slice(part.span.end).trim() !== '')
     return invalid(part.span.end, 'text stands after the condition', hint);
@@ -116,22 +116,20 @@ function expressionAt(reader: Reader, opening: number): Exclude<TemplatePart, { 
     const blankFirst = /^\s/.test(match[1] as string);
     // `${env}`, `${!env}` and `${env[0]}` are a shell's own; `${ env }` is nobody's and so meant for us.
     const ours = match[4] === '.' || (blankFirst && reader.open === '${') || (blankFirst && match[4] === '[');
-    if (ours) return forced(reader, opening, true);
+    if (ours) return closed(reader, forced(reader, opening, true));
   }
   OTHER.lastIndex = body;
   const other = OTHER.exec(text);
   if (other === null || reader.left.chars <= 0) return undefined;
   const part = forced(reader, opening, false);
   if (part.kind === 'expression') return referencesOf(part.expression).length > 0 ? part : undefined;
-  reader.left.chars -= part.at - opening + 100;
-  // Not readable: ours only if it says so itself, by a known root inside or behind one of our functions.
-  const end = text.indexOf(reader.close, body);
-  const inside = text.slice(body, end < 0 ? Math.min(text.length, body + 200) : Math.min(end, body + 1000));
-  const names = [...inside.matchAll(/(?<![\w.$])([A-Za-z_]\w*)\.[\w]/g)].some((m) =>
+  reader.left.chars -= part.at - opening + 1000;
+  // Not readable: ours only if it says so itself, by a known root inside.
+  const inside = text.slice(body, body + 1000).split(reader.close, 2);
+  const names = [...(inside[0] as string).matchAll(/(?<![\w.$])([A-Za-z_]\w*)\.[\w]/g)].some((m) =>
     known.has(m[1] as string),
   );
-  const call = other[1];
-  return names && (call === undefined || end >= 0) ? part : undefined;
+  return names && (other[1] === undefined || inside.length > 1) ? closed(reader, part) : undefined;
 }
 
 function forced(
@@ -147,17 +145,29 @@ function forced(
     if (!(error instanceof ExpressionSyntax)) throw error;
     const path = porterNames ? porterPath(reader, body) : undefined;
     if (path !== undefined) return { ...path, span: { start: opening, end: path.span.end } };
-    const closing = reader.text.indexOf(reader.close, Math.max(error.at, body));
-    const lineEnd = reader.text.indexOf('\n', Math.max(error.at, body));
-    const end = closing >= 0 ? closing + reader.close.length : lineEnd >= 0 ? lineEnd : reader.text.length;
     return {
       kind: 'invalid',
       message: error.message,
       ...(error.hint === undefined ? {} : { hint: error.hint }),
       at: Math.min(error.at, reader.text.length),
-      span: { start: opening, end },
+      // Where it ends is looked for once it is known to be ours: `closed`.
+      span: { start: opening, end: opening },
     };
   }
+}
+
+/** Gives an invalid part its end: behind the closing delimiter, else at the end of the line. */
+function closed(
+  reader: Reader,
+  part: Exclude<TemplatePart, { kind: 'text' }>,
+): Exclude<TemplatePart, { kind: 'text' }> {
+  if (part.kind !== 'invalid') return part;
+  const { text, close } = reader;
+  const from = Math.max(part.at, part.span.start + reader.open.length);
+  const closing = text.indexOf(close, from);
+  const lineEnd = text.indexOf('\n', from);
+  const end = closing >= 0 ? closing + close.length : lineEnd >= 0 ? lineEnd : text.length;
+  return { ...part, span: { start: part.span.start, end } };
 }
 
 /** Names of `custom` may hold blanks in Porter: `${ bundle.custom.my key }`. */
@@ -185,7 +195,7 @@ function markedPart(reader: Reader, opening: number, mark: string): Exclude<Temp
   if (mark === '{' || mark === '&') {
     // `${{ x }}`, `{{{ x }}}`, `${& x }`: mustache's unescaped forms, which mean the same since nothing is escaped.
     const outer = { ...reader, close: mark === '{' ? `}${close}` : close, open: `${open}${mark}` };
-    return forced(outer, opening, true);
+    return closed(outer, forced(outer, opening, true));
   }
   const closing = text.indexOf(close, opening);
   return {

@@ -1,6 +1,6 @@
 import { parseTemplate } from '../template.ts';
 import type { ExpressionFinding, ParseOptions } from '../types.ts';
-import { evaluatedWords } from './programs.ts';
+import { evaluatedArguments } from './programs.ts';
 import { HOLE, type Word } from './types.ts';
 
 export interface ArgvFinding extends ExpressionFinding {
@@ -34,7 +34,7 @@ export function checkArgv(
     }),
   ];
   const findings: ArgvFinding[] = [];
-  for (const { word, program, option } of evaluatedWords(words)) {
+  for (const { word, program, option } of evaluatedArguments(words)) {
     const element = word - entrypoint.length;
     for (const part of templates[element]?.parts ?? []) {
       if (part.kind !== 'expression') continue;

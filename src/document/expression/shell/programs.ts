@@ -123,6 +123,37 @@ const WRAPPERS: Readonly<Record<string, { readonly takes: RegExp; readonly opera
   env: { takes: /^(?:-[uC])$/, operands: 0 },
 };
 
+/** Parts of a shell: in a command line without one, these names are other programs that evaluate nothing. */
+const BUILTINS: ReadonlySet<string> = new Set([
+  ...Object.entries(EVALUATORS).flatMap(([name, language]) => (language === 'name' ? [name] : [])),
+  ...[
+    'eval',
+    'trap',
+    'alias',
+    'let',
+    'declare',
+    'typeset',
+    'source',
+    '.',
+    'enable',
+    'complete',
+    'compgen',
+    'bind',
+    'fc',
+    'printf',
+    'test',
+    '[',
+    'local',
+    'export',
+    'readonly',
+  ],
+]);
+
+/** As `evaluatedWords`, for a command line that no shell reads. */
+export function evaluatedArguments(words: readonly Word[]): readonly Evaluated[] {
+  return BUILTINS.has(programName(words[0]) ?? '') ? [] : evaluatedWords(words);
+}
+
 const isLiteral = (word: Word | undefined): boolean =>
   word !== undefined && !word.value.includes(EXPANSION) && !word.value.includes(HOLE);
 const hasHole = (word: Word | undefined): boolean => word?.value.includes(HOLE) ?? false;
