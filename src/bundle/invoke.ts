@@ -178,7 +178,7 @@ function readArgv(
     return word === undefined ? [] : [word];
   });
   if (options.kind === 'args') return { kind: 'args', args: words };
-  if (words.length === 0)
+  if (words.length === 0 && childOf(node, 'command')?.kind === 'seq')
     report(reader, entryOf(node, 'command')?.keySpan ?? node.span, {
       code: 'bad-value',
       message: `${options.label}.command is empty`,

@@ -163,6 +163,10 @@ function wrongType(reader: Reader, node: DocNode, label: string, wanted: string)
   report(reader, node.kind === 'map' ? headOf(node) : node.span, {
     code: 'wrong-type',
     message: `${label === '' ? 'the file' : label} must be ${wanted}, and is ${got}`,
+    hint:
+      wanted === 'a list' && node.kind === 'scalar'
+        ? 'write a list: `[first, second]`, or one `- ` a line'
+        : undefined,
   });
 }
 
