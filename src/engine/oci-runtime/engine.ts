@@ -180,7 +180,7 @@ async function removeRun(layout: RunLayout): Promise<void> {
     const record = readRecord(layout, id);
     if (record !== undefined) await removeContainer(layout, record);
   }
-  await endHolders(layout);
+  await endHolders(layout, { patient: false });
   rmSync(layout.control, { recursive: true, force: true, maxRetries: 3 });
   rmSync(layout.disk, { recursive: true, force: true });
 }

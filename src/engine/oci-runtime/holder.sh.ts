@@ -27,9 +27,10 @@ if [ -d /sys/fs/cgroup ]; then
   mount --rbind /sys/fs/cgroup cg 2>err || fail "$(cat err)"
   mount -t tmpfs -o ro,mode=755 tmpfs /sys/fs/cgroup 2>err || fail "$(cat err)"
 fi
-# An idmapped bind takes its flags from its source (crun 1.8 drops those it is given).
+# An idmapped bind takes its flags from its source (crun 1.8 drops those it is given, as with all writable binds).
 mount -o bind,nosuid,nodev "$state" b 2>err || fail "$(cat err)"
 mount -o bind,ro,nosuid,nodev "$state" r 2>err || fail "$(cat err)"
+mount -o bind,nosuid,nodev "$run/c" c 2>err || fail "$(cat err)"
 
 if [ "$network" = network ]; then
   mkfifo net-ready net-alive && : >netns || fail 'mkfifo'

@@ -53,9 +53,10 @@ export class Holder {
     const folder = join(options.runFolder, `h${options.generation}`);
     mkdirSync(folder, { mode: 0o711 });
     chmodSync(folder, 0o711);
-    for (const name of ['m', 'cg', 'b', 'r', 'l']) mkdirSync(join(folder, name), { mode: 0o711 });
-    for (const name of ['m', 'b', 'r']) chmodSync(join(folder, name), 0o711);
+    for (const name of ['m', 'cg', 'b', 'r', 'c', 'l']) mkdirSync(join(folder, name), { mode: 0o711 });
+    for (const name of ['m', 'b', 'r', 'c']) chmodSync(join(folder, name), 0o711);
     mkdirSync(join(folder, 'l', 'empty'));
+    mkdirSync(join(options.runFolder, 'c'), { recursive: true, mode: 0o700 });
     const script = join(folder, 'holder.sh');
     writeFileSync(script, holderScript, { mode: 0o600 });
     const child = spawn(

@@ -36,6 +36,8 @@ export interface MountSources {
   readonly outputs: string;
   /** Folder on the tmpfs for the contents of files. */
   readonly files: string;
+  /** The same, as the runtime sees it. */
+  readonly filesSeen: string;
   volume(scope: 'run' | 'installation', name: string): string;
   /** The path of a state folder as the runtime sees it, with the flags that writable mounts have. */
   seen(path: string, readOnly: boolean): string;
@@ -102,7 +104,7 @@ class Planner {
     mkdirSync(outputs, { recursive: true, mode: 0o755 });
     chownSync(outputs, this.#inside.uid, this.#inside.gid);
     this.#mountPoint(this.#run.outputsDir, 'folder');
-    this.#bind(this.#run.outputsDir, outputs, ['rw', 'nosuid', 'nodev']);
+    this.#bind(this.#run.outputsDir, this.#sources.seen(outputs, false), ['rw', 'nosuid', 'nodev']);
     this.#mounts.push({ path: this.#run.outputsDir, host: outputs, kind: 'outputs' });
   }
 
@@ -122,7 +124,7 @@ class Planner {
     chownSync(host, this.#inside.uid, this.#inside.gid);
     chmodSync(host, file.mode & 0o777);
     this.#mountPoint(file.path, 'file');
-    this.#bind(file.path, host, [file.readOnly ? 'ro' : 'rw', 'nosuid', 'nodev']);
+    this.#bind(file.path, join(this.#sources.filesSeen, String(index)), [file.readOnly ? 'ro' : 'rw', 'nosuid', 'nodev']);
     this.#mounts.push({ path: file.path, host, kind: 'file' });
   }
 

@@ -31,7 +31,7 @@ import {
   removeContainer,
   writeRecord,
 } from './container.ts';
-import { Holder, recordedAlive } from './holder.ts';
+import { Holder, recordedAlive, recordedProcess } from './holder.ts';
 import { containerRoot, embeddedIdMap } from './id-map.ts';
 import { keepContainer } from './keep.ts';
 import {
@@ -225,7 +225,7 @@ export class RuntimeSession implements Session {
     const opened = await this.#opened?.catch(() => undefined);
     await opened?.overlays.settled();
     await opened?.holder.end();
-    await endHolders(this.#layout);
+    await endHolders(this.#layout, { patient: true });
     await opened?.lease[Symbol.asyncDispose]();
     for (const id of containerIds(this.#layout)) {
       const record = readRecord(this.#layout, id);
@@ -307,6 +307,7 @@ export class RuntimeSession implements Session {
       tmp: run.home === 'shared' ? folder(this.#layout.tmp) : this.#layout.tmp,
       outputs: join(this.#layout.outputs, run.containerId),
       files: join(containerFolder(this.#layout, run.containerId), 'f'),
+      filesSeen: join(parts.holder.folder, 'c', run.containerId, 'f'),
       volume: (scope, name) =>
         folder(
           join(
@@ -486,28 +487,32 @@ export interface Opened {
   readonly program: string | undefined;
 }
 
-/** Waits for holders that other processes left, and ends those that do not go by themselves. */
-export async function endHolders(layout: RunLayout): Promise<void> {
+/**
+ * Ends the holders of a run, whose containers have ended: one whose tool is gone goes by itself, for which `patient`
+ * waits a while.
+ */
+export async function endHolders(layout: RunLayout, options: { readonly patient: boolean }): Promise<void> {
   for (const folder of holderFolders(layout)) {
-    for (const [name, patience] of [
-      ['holder', 400],
-      ['slirp', 400],
-    ] as const) {
-      const file = join(folder, name);
-      const pid = Number.parseInt(existsSync(file) ? readFileSync(file, 'utf8') : '', 10);
-      const alive = (): boolean => (name === 'holder' ? recordedAlive(file) : isProgram(pid, 'slirp4netns'));
-      for (let tries = 0; alive(); tries += 1) {
-        if (tries === patience) process.kill(pid, 'SIGKILL');
-        await pause(5);
-      }
+    const file = join(folder, 'holder');
+    const group = recordedProcess(file)?.pid;
+    if (group === undefined) continue;
+    for (let tries = 0; recordedAlive(file) && options.patient && tries < PATIENCE; tries += 1) await pause(5);
+    // Its shells, timers and slirp4netns are in its process group; containers are not, and have ended.
+    for (let tries = 0; groupExists(group) && tries < PATIENCE; tries += 1) {
+      if (tries === 0 && recordedAlive(file)) process.kill(-group, 'SIGKILL');
+      if (tries === PATIENCE / 2) process.kill(-group, 'SIGKILL');
+      await pause(5);
     }
   }
 }
 
-function isProgram(pid: number, name: string): boolean {
-  if (!(pid > 0)) return false;
+/** In steps of 5 ms. */
+const PATIENCE = 400;
+
+/** The id of a group is not given to a new process while the group has members. */
+function groupExists(group: number): boolean {
   try {
-    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === name;
+    return process.kill(-group, 0);
   } catch {
     return false;
   }
