@@ -35,7 +35,8 @@ for (const name of names) {
 
 const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}, Node ${process.versions.node}`;
 console.log(`| what | limit | value | met |\n|---|---|---|---|`);
-for (const row of rows) console.log(`| ${row.name} | ${row.limit} | ${row.value.toFixed(2)} | ${row.met ? 'yes' : 'NO'} |`);
+for (const row of rows)
+  console.log(`| ${row.name} | ${row.limit} | ${row.value.toFixed(2)} | ${row.met ? 'yes' : 'NO'} |`);
 console.log(`\n${machine}`);
 const output = join(import.meta.dirname, '../.bench');
 mkdirSync(output, { recursive: true });

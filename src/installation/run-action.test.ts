@@ -153,7 +153,7 @@ describe('runAction', () => {
       type: 'step.output',
       step: 'apply',
       stream: 'stdout',
-      text: 'apply shop as install',
+      text: 'apply shop as install\n',
     });
     expect(
       (await state.latestOutputs(installation.id)).map((output) => [

@@ -27,7 +27,7 @@ export type RunEvent =
     }
   /** The container's process runs; before it the step is being prepared. */
   | { readonly type: 'step.running'; readonly step: string; readonly attempt: number }
-  /** Whole lines where the step wrote whole lines; masked already. */
+  /** One line with its line break, or the unfinished last one; masked already. */
   | {
       readonly type: 'step.output';
       readonly step: string;

@@ -3,7 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 const longestLine = 1024 * 1024;
 
 /**
- * Cuts a byte stream into lines for events: whole lines where there are some, the rest at the end. A character that
+ * Cuts a byte stream into lines for events, each with its line break, the rest at the end. A character that
  * two chunks share is put together again; a line beyond 1 MiB is handed on in pieces so that memory stays bounded.
  */
 export class LineSplitter {
@@ -25,7 +25,7 @@ export class LineSplitter {
     const lines: string[] = [];
     let start = 0;
     for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', start)) {
-      lines.push(text.slice(start, end));
+      lines.push(text.slice(start, end + 1));
       start = end + 1;
     }
     let rest = text.slice(start);

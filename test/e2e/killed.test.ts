@@ -86,7 +86,7 @@ describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (eng
     );
     return read.events
       .filter((event) => event.type === 'step.output')
-      .map((event) => event.text)
+      .map((event) => String(event.text).trim())
       .join(' ');
   }
 
