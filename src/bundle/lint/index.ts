@@ -3,6 +3,7 @@ import type { Bundle } from '../model.ts';
 import { parseTolerant } from '../parse.ts';
 import { documentOf } from '../source-document.ts';
 import { type LintOptions, lintContext } from './context.ts';
+import { checkEnvironment, checkLateOutputs } from './environment.ts';
 import { checkExpressions } from './expressions.ts';
 import { checkFiles } from './files.ts';
 import { checkNames } from './names.ts';
@@ -26,6 +27,8 @@ export async function lintBundle(bundle: Bundle, options: LintOptions = {}): Pro
   checkVisibility(context, used);
   await checkPlaces(context);
   await checkValues(context);
+  checkEnvironment(context);
+  checkLateOutputs(context);
   checkFiles(context);
   checkPorterRules(context);
   return sorted(context.problems);

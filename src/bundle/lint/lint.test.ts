@@ -87,6 +87,12 @@ test.each([
   ['  - invoke: {name: tools, outputs: [{name: o, regex: "(a)(?=b)"}]}\n', ['bad-pattern:0']],
   ['  - invoke: {name: tools, outputs: [{name: o, jsonPath: "$.["}]}\n', ['bad-query:0']],
   ['  - invoke: {name: tools, ignoreError: {output: {regex: ["("]}}}\n', ['bad-pattern:0']],
+  // environment and outputs
+  ['  - invoke: {name: tools, env: {CNAB_ACTION: x}}\n', ['reserved-env:0']],
+  [
+    '  - {needs: [], inputs: [o], invoke: {name: tools}}\n  - {needs: [], invoke: {name: tools, outputs: [{name: o, stdout: true}]}}\n',
+    ['output-later:0'],
+  ],
   // files
   ['  - invoke: {name: tools, action: {command: [./gone.sh]}}\n', ['missing-file:0']],
   ['  - invoke: {name: tools, action: {run: "./there.sh && ./gone.sh"}}\n', ['missing-file:0']],
@@ -212,4 +218,12 @@ test('a value is judged without being shown', () => {
     '(at a) must be of type integer, and is of type string',
   );
   expect(checkValue({ type: 'integer', minimum: 1 }, 1)).toBeUndefined();
+});
+
+test('two values under one variable are an error at the second', async () => {
+  const source = head.replace('custom:', '  - {name: p, type: string, env: REGION, default: x}\ncustom:');
+  const found = await lintSource(`${source}install:\n  - invoke: {name: tools}\n${both}`, { file: 'f' });
+  expect(
+    found.filter((one) => one.severity !== 'note').map((one) => `${one.code}:${one.place.line}`),
+  ).toEqual(['same-destination:9']);
 });
