@@ -9,7 +9,7 @@ import { DockerApi } from './api.ts';
 import type { ContainerInspect } from './api-types.ts';
 import { type DaemonFacts, type DaemonPaths, helperFile, learnDaemon } from './daemon.ts';
 import { Holder } from './holder.ts';
-import { ensureImage, type ImageServer, type ImageSourceOptions } from './images.ts';
+import { ensureImage, type ImageServer, type ImageSourceOptions, idOf } from './images.ts';
 import { keptImage } from './kept.ts';
 import { containersOf, LABEL, labelsOf, networksOf, runName, volumesOf } from './names.ts';
 import { removeRunPlaces } from './places.ts';
@@ -131,11 +131,11 @@ export function createDockerEngine(options: DockerEngineOptions): Engine & Async
     const workspaceVolume = before?.Config.Labels?.[LABEL.workspace] ?? runName(spec.runId, 'workspace');
     try {
       if (spec.network) await makeNetwork(spec.runId);
-      const { runId, installationId, network } = spec;
+      const { runId, installationId } = spec;
       const holder = await Holder.create(api, {
         runId,
         installationId,
-        network,
+        images: spec.images,
         helperId: daemon.helperId,
         workspaceVolume,
       });
@@ -181,15 +181,12 @@ export function createDockerEngine(options: DockerEngineOptions): Engine & Async
       runName(runId, 'holder'),
       labels[LABEL.workspace] ?? runName(runId, 'workspace'),
     );
-    return new DockerSession(
-      await contextOf({
-        runId,
-        installationId: labels[LABEL.installation] ?? '',
-        holder,
-        images: new Map(),
-        operation,
-      }),
-    );
+    const images = new Map<string, { readonly image: PinnedImage; readonly id: string }>();
+    const pinned = JSON.parse(labels[LABEL.images] ?? '{}') as Record<string, PinnedImage>;
+    for (const [name, image] of Object.entries(pinned))
+      images.set(name, { image, id: (await idOf(api, image)) ?? image.configDigest });
+    const installationId = labels[LABEL.installation] ?? '';
+    return new DockerSession(await contextOf({ runId, installationId, holder, images, operation }));
   }
 
   async function sweep(runId: string, more: { readonly keep?: string | undefined } = {}): Promise<void> {

@@ -1,3 +1,4 @@
+import type { PinnedImage } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type { DockerApi } from './api.ts';
 import { GO_SYMLINK } from './api-types.ts';
@@ -10,7 +11,7 @@ export interface HolderSpec {
   readonly installationId: string;
   readonly helperId: string;
   readonly workspaceVolume: string;
-  readonly network: boolean;
+  readonly images: Readonly<Record<string, PinnedImage>>;
 }
 
 const ROOT: Owner = { uid: 0, gid: 0 };
@@ -60,7 +61,7 @@ export class Holder {
         Labels: labelsOf(spec.runId, 'holder', {
           [LABEL.installation]: spec.installationId,
           [LABEL.workspace]: spec.workspaceVolume,
-          [LABEL.network]: String(spec.network),
+          [LABEL.images]: JSON.stringify(spec.images),
         }),
         HostConfig: {
           NetworkMode: 'none',
@@ -91,21 +92,18 @@ export class Holder {
    */
   async give(owner: Owner, what: { readonly workspace: boolean; readonly home: boolean }): Promise<void> {
     await this.#inTurn(async () => {
-      if (what.workspace && !(this.#known && this.owner.uid === owner.uid && this.owner.gid === owner.gid)) {
-        await this.#exec(['own', String(owner.uid), String(owner.gid), '/workspace']);
+      const folders: string[] = [];
+      const settled = this.#known && keyOf(this.owner) === keyOf(owner);
+      if (what.workspace && !settled) folders.push('/workspace');
+      if (what.home && this.#owners.get('/home') !== keyOf(owner)) folders.push('/home', '/shared-tmp');
+      if (folders.length === 0) return;
+      await this.#exec(['own', String(owner.uid), String(owner.gid), ...folders]);
+      if (folders.includes('/workspace')) {
         this.owner = owner;
         this.#known = true;
       }
-      if (what.home && this.#owners.get('/home') !== keyOf(owner)) {
-        await this.#exec(['own', String(owner.uid), String(owner.gid), '/home']);
-        this.#owners.set('/home', keyOf(owner));
-      }
+      if (folders.includes('/home')) this.#owners.set('/home', keyOf(owner));
     });
-  }
-
-  /** The workspace has only what was put by this process, as `owner`. */
-  trustOwner(): void {
-    this.#known = true;
   }
 
   /** Gives another volume, which the holder does not mount, to a step's user. */

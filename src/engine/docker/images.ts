@@ -46,7 +46,8 @@ export async function ensureImage(
   );
 }
 
-async function idOf(api: DockerApi, image: PinnedImage): Promise<string | undefined> {
+/** The daemon's id of an image that it has, whatever its names. */
+export async function idOf(api: DockerApi, image: PinnedImage): Promise<string | undefined> {
   for (const digest of [image.configDigest, image.manifestDigest]) {
     const answer = await api.request({
       path: `/images/${digest}/json`,

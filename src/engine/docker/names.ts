@@ -10,7 +10,8 @@ export const LABEL = {
   container: 'dev.skycap.container',
   /** On the holder: the volume that is the workspace (of an earlier run where it was taken over). */
   workspace: 'dev.skycap.workspace',
-  network: 'dev.skycap.network',
+  /** On the holder: the pinned images of the session, for whoever adopts it. */
+  images: 'dev.skycap.images',
   /** Begins the first process's report; see `StartReport`. */
   mark: 'dev.skycap.mark',
   outputs: 'dev.skycap.outputs',

@@ -45,7 +45,6 @@ export interface SessionContext {
   readonly runId: string;
   readonly installationId: string;
   readonly holder: Holder;
-  /** By name; empty for an adopted session. */
   readonly images: ReadonlyMap<string, { readonly image: PinnedImage; readonly id: string }>;
   /** Brings an image again that someone removed from the daemon meanwhile. */
   ensure(image: PinnedImage): Promise<string>;

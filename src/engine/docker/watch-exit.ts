@@ -42,7 +42,7 @@ export async function watchExit(api: DockerApi, watched: Watched, io: ContainerI
       exitCode: cause === 'not-found' ? 127 : exit.exitCode,
       cause,
       startedAt: exit.startedAt,
-      finishedAt: exit.finishedAt,
+      finishedAt: laterOf(exit.startedAt, exit.finishedAt),
       ...messageOf(errno, exit.error),
     };
   } finally {
@@ -64,6 +64,11 @@ function causeOf(of: {
   if (of.cancelled) return 'cancelled';
   // The flag is also set when only a child was killed and the step went on.
   return of.oomKilled && of.exitCode === 137 ? 'oom' : 'exited';
+}
+
+/** The daemon notes a start after it has happened, so a short run may end before it began by its clock. */
+function laterOf(startedAt: string, finishedAt: string): string {
+  return Date.parse(finishedAt) < Date.parse(startedAt) ? startedAt : finishedAt;
 }
 
 function messageOf(errno: number | undefined, error: string): { readonly message?: string } {
