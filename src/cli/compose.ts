@@ -3,6 +3,7 @@ import type { Engine } from '../engine/index.ts';
 import type { ImageAccess } from '../images/index.ts';
 import type { Event } from '../kernel/index.ts';
 import type { LayoutStore, RegistryClient } from '../oci/index.ts';
+import type { RegistryClientOptions, StoreOptions } from '../oci/registry/index.ts';
 import type { LoadedSettings, SettingsFlags } from '../settings/index.ts';
 import type { ManagedStateStore } from '../state/index.ts';
 import type { Context } from './types.ts';
@@ -14,6 +15,9 @@ export interface Composition extends AsyncDisposable {
   state(): Promise<ManagedStateStore>;
   store(): Promise<LayoutStore>;
   registry(): Promise<RegistryClient>;
+  registryOptions(): Promise<RegistryClientOptions>;
+  /** Where logins are kept. */
+  credentials(): Promise<StoreOptions>;
   images(): Promise<ImageAccess>;
   /** The engine that is named or, without a name, the first that fits. */
   engine(): Promise<Engine>;
@@ -42,11 +46,24 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
     const { openStore } = await (await import('../oci/index.ts')).loadStore();
     return owned.use(await openStore({ directory: (await settings()).settings.store.directory }));
   });
-  const registry = once(async () => {
-    const { loadRegistryClient } = await import('../oci/registry/index.ts');
-    const { createRegistryClient } = await loadRegistryClient();
+  const credentials = once(async (): Promise<StoreOptions> => {
+    const home = context.host.env.HOME ?? userInfo().homedir;
+    return { environment: { env: context.host.env, home }, signal: context.signal };
+  });
+  const registryOptions = once(async (): Promise<RegistryClientOptions> => {
+    const { proxySettings } = await import('../kernel/http/index.ts');
     const { registries } = (await settings()).settings;
-    return owned.use(createRegistryClient({ rules: registries, userAgent: `skycap/${version}` }));
+    return { rules: registries, proxy: proxySettings(context.host.env), userAgent: `skycap/${version}` };
+  });
+  const registry = once(async () => {
+    const { loadCredentials, loadRegistryClient } = await import('../oci/registry/index.ts');
+    const { createCredentialsProvider } = await loadCredentials();
+    const { createRegistryClient } = await loadRegistryClient();
+    const { environment } = await credentials();
+    const options = await registryOptions();
+    return owned.use(
+      createRegistryClient({ ...options, credentials: createCredentialsProvider(environment) }),
+    );
   });
   const images = once(async () => {
     const { loadImages } = await import('../oci/index.ts');
@@ -72,6 +89,8 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
     state,
     store,
     registry,
+    registryOptions,
+    credentials,
     images,
     engine,
     namespace: async () => (await settings()).settings.namespace,

@@ -1,6 +1,5 @@
 // The entry: `skycap version`, the commonest question, is answered here with nothing else loaded.
 import { writeSync } from 'node:fs';
-import { enableCompileCache } from 'node:module';
 
 /** As in version.ts, whose import would be one more file to load. */
 const version = (globalThis as { __SKYCAP_VERSION__?: string }).__SKYCAP_VERSION__ ?? '0.0.0-source';
@@ -22,10 +21,15 @@ function isPlainVersion(argv: readonly string[]): boolean {
  */
 function cacheCompiledCode(): void {
   const { SKYCAP_CACHE_DIRECTORY, XDG_CACHE_HOME, HOME } = process.env;
-  const xdg = XDG_CACHE_HOME?.startsWith('/') === true ? XDG_CACHE_HOME : HOME === undefined ? undefined : `${HOME}/.cache`;
+  const xdg =
+    XDG_CACHE_HOME?.startsWith('/') === true
+      ? XDG_CACHE_HOME
+      : HOME === undefined
+        ? undefined
+        : `${HOME}/.cache`;
   const folder = SKYCAP_CACHE_DIRECTORY ?? (xdg === undefined ? undefined : `${xdg}/skycap`);
   if (folder?.startsWith('/') === true) {
-    enableCompileCache(`${folder}/compiled`);
+    process.getBuiltinModule('node:module').enableCompileCache(`${folder}/compiled`);
   }
 }
 

@@ -1,5 +1,4 @@
-import { arch, platform } from 'node:os';
-import type { ActionDeps, ActionRequest, ActionResult } from '../../installation/index.ts';
+import type { ActionRequest, ActionResult } from '../../installation/index.ts';
 import type { RunOptions } from '../../run/index.ts';
 import type { SettingsFlags } from '../../settings/index.ts';
 import { installationName } from '../commands/common.ts';
@@ -8,8 +7,9 @@ import { usage } from '../errors.ts';
 import { planText } from '../render/plan.ts';
 import { ranJson, ranText } from '../render/ran.ts';
 import type { Context, Flags, Invocation } from '../types.ts';
+import { actionDeps } from './deps.ts';
 import { type ActionInputs, readActionInputs, readLabels } from './request.ts';
-import { openShells, type ShellWatch, watchShells } from './shell.ts';
+import { openShells, watchShells } from './shell.ts';
 import { sourceOf } from './source.ts';
 
 /** All that the flags of an action say. */
@@ -158,7 +158,12 @@ async function carryOut(
   const { loadInstallation } = await import('../../installation/index.ts');
   const { runAction, deleteInstallation } = await loadInstallation();
   const watch = watchShells(context.emit);
-  const deps = await actionDeps(rooms, inputs, { context, watch, request });
+  const deps = await actionDeps(rooms, context, {
+    emit: watch.emit,
+    consents: inputs.consents,
+    directory: request.source.directory,
+    canAsk: !inputs.locked,
+  });
   const outcome = await runAction(request, deps);
   if (outcome.kind === 'planned') {
     const { plan, gaps } = outcome;
@@ -186,50 +191,4 @@ async function report(
     return outcome.result.state === 'succeeded' ? 0 : 50;
   }
   throw error;
-}
-
-async function actionDeps(
-  rooms: Composition,
-  inputs: ActionInputs,
-  {
-    context,
-    watch,
-    request,
-  }: { readonly context: Context; readonly watch: ShellWatch; readonly request: ActionRequest },
-): Promise<ActionDeps> {
-  const { settings } = await rooms.settings();
-  const { consentFor } = await import('../../settings/index.ts');
-  const { hostPlatform } = await import('../../oci/names/index.ts');
-  const canAsk = !inputs.locked && context.host.stdin.isTerminal && context.host.stderr.isTerminal;
-  return {
-    state: await rooms.state(),
-    engine: await rooms.engine(),
-    images: await rooms.images(),
-    platform: hostPlatform({ platform: platform(), arch: arch() }),
-    configuredCredentials: settings.credentials,
-    environment: context.host.env,
-    isGranted: ({ kind, image, step }) =>
-      consentFor(settings, inputs.consents, {
-        kind,
-        bundle: { directory: request.source.directory },
-        image: { name: image },
-        step,
-        asked: true,
-      }).granted,
-    ...(canAsk ? { offerLock: async (changes) => await askForLock(changes, context) } : {}),
-    emit: watch.emit,
-    signal: context.signal,
-    kill: context.kill,
-    now: () => new Date(context.host.now()),
-    directory: settings.state.directory,
-  };
-}
-
-async function askForLock(
-  changes: Parameters<NonNullable<ActionDeps['offerLock']>>[0],
-  context: Context,
-): Promise<boolean> {
-  const { changesText } = await import('../render/lock.ts');
-  const answer = await context.ask(`${changesText(changes)}write these pins to porter.lock? [Y/n]`);
-  return answer !== undefined && !/^n/i.test(answer.trim());
 }

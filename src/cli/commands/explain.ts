@@ -15,13 +15,12 @@ export const command: Command = {
     { line: 'skycap explain --action uninstall -o json', does: 'what one action uses, for a program' },
   ],
   async run({ flags }, context) {
-    const { checkSource, readBundleText, shownName } = await import('../lint/check.ts');
+    const { readBundleText, shownName } = await import('../lint/check.ts');
     const { explainJson, explainText } = await import('../render/explain.ts');
+    const { loadBundle } = await import('../../bundle/index.ts');
     const file = await bundleFile(context, flags);
-    const { bundle, problems } = await checkSource(await readBundleText(file), {
-      file,
-      name: shownName(file, context),
-    });
+    const { parseBundle } = await loadBundle();
+    const { bundle, problems } = parseBundle(await readBundleText(file), { file: shownName(file, context) });
     const errors = problems.filter((problem) => problem.severity === 'error');
     const [first] = errors;
     if (bundle === undefined || first !== undefined) {

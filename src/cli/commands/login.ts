@@ -32,15 +32,24 @@ export const command: Command = {
       throw usage('login needs a password', 'give it on standard input with --password-stdin');
     }
     await using rooms = compose(context);
-    const { login } = await (await import('../../oci/index.ts')).loadCredentials();
-    const kept = await login(
+    const { loadCredentials, loadRegistryClient } = await import('../../oci/registry/index.ts');
+    const { checkLogin } = await loadRegistryClient();
+    const { storeCredential } = await loadCredentials();
+    const { signal, emit } = context;
+    await checkLogin(
       registry as string,
-      { username: name, password },
-      await rooms.credentialOptions(),
+      { kind: 'basic', username: name, password },
+      { client: await rooms.registryOptions(), transfer: { signal, emit } },
+    );
+    const kept = await storeCredential(
+      registry as string,
+      { username: name, secret: password },
+      await rooms.credentials(),
     );
     await context.result({
       data: { registry, username: name, kept },
-      text: () => `logged in to ${registry} as ${name}\n`,
+      text: () =>
+        `logged in to ${registry} as ${name}, kept in ${kept.where}${kept.kind === 'file' ? ', readable for whoever can read that file' : ''}\n`,
     });
     return 0;
   },

@@ -9,11 +9,15 @@ export const command: Command = {
   examples: [{ line: 'skycap logout ghcr.io', does: 'forget it wherever it is kept' }],
   async run({ arguments: [registry] }, context) {
     await using rooms = compose(context);
-    const { logout } = await (await import('../../oci/index.ts')).loadCredentials();
-    const wasThere = await logout(registry as string, await rooms.credentialOptions());
+    const { loadCredentials } = await import('../../oci/registry/index.ts');
+    const { eraseCredential } = await loadCredentials();
+    const removed = await eraseCredential(registry as string, await rooms.credentials());
     await context.result({
-      data: { registry, loggedOut: wasThere },
-      text: () => (wasThere ? `logged out of ${registry}\n` : `there was no login to ${registry}\n`),
+      data: { registry, removed },
+      text: () =>
+        removed.length === 0
+          ? `there was no login to ${registry}\n`
+          : removed.map(({ where }) => `forgot the login to ${registry} in ${where}\n`).join(''),
     });
     return 0;
   },

@@ -7,7 +7,7 @@ export const command: Command = {
   path: 'registry serve',
   summary: 'serve the store as a registry',
   description:
-    'On loopback, until it is stopped; docker, skopeo and others can pull from it. The first line on stdout is its address.',
+    'On loopback, until it is stopped; docker, skopeo and others can pull from it. The first line on stdout is its address. What is kept as `localhost/NAME` is offered as NAME, `docker.io/library/NAME` too, everything else under its whole name.',
   arguments: [],
   flags: [
     {

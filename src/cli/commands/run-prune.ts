@@ -1,7 +1,9 @@
+import type { Run } from '../../state/index.ts';
+import type { Composition } from '../compose.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import { runJson, runTable } from '../render/run.ts';
-import type { Command } from '../types.ts';
+import type { Command, Context } from '../types.ts';
 import { namespaceFlag } from './common.ts';
 import { findInstallation } from './records.ts';
 
@@ -67,6 +69,7 @@ export const command: Command = {
     );
     const isDry = flags.switch('dry-run');
     if (!isDry && doomed.length > 0) {
+      await sweepWorkspaces(doomed, rooms, context);
       await state.deleteRuns(doomed.map((run) => run.id));
     }
     await context.result({
@@ -77,3 +80,16 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** Runs that did not succeed may have kept their workspace and containers; another engine's are left to its next use. */
+async function sweepWorkspaces(runs: readonly Run[], rooms: Composition, context: Context): Promise<void> {
+  const kept = runs.filter((run) => run.state !== 'succeeded');
+  if (kept.length === 0) {
+    return;
+  }
+  const engine = await rooms.engine();
+  const { signal, emit } = context;
+  for (const run of kept.filter((candidate) => candidate.engine === engine.name)) {
+    await engine.sweep(run.id, { signal, emit });
+  }
+}

@@ -1,13 +1,12 @@
 import { existsSync } from 'node:fs';
 import { rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, relative, resolve } from 'node:path';
-import { type Bundle, bundleError, loadBundle } from '../../bundle/index.ts';
+import { bundleError, loadBundle } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
 import { readUserFile } from '../commands/common.ts';
 import type { Context } from '../types.ts';
 
 export interface Checked {
-  readonly bundle: Bundle | undefined;
   readonly source: string;
   /** In file order. */
   readonly problems: readonly Problem[];
@@ -35,12 +34,11 @@ export interface CheckedFile {
 }
 
 export async function checkSource(source: string, { file, name }: CheckedFile): Promise<Checked> {
-  const { parseBundle, lintSource } = await loadBundle();
-  const { bundle } = parseBundle(source, { file: name });
+  const { lintSource } = await loadBundle();
   const folder = dirname(file);
   const exists = (path: string): boolean => existsSync(resolve(folder, path));
   const problems = await lintSource(source, { file: name, exists });
-  return { bundle, source, problems: [...problems].sort(byPlace) };
+  return { source, problems: [...problems].sort(byPlace) };
 }
 
 /** Applies fixes until there are none left. The source is unchanged where nothing could be mended. */
