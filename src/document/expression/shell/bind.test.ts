@@ -60,6 +60,21 @@ test.each([
   expect(bound.body).toBe(body);
 });
 
+// Quotes and substitutions inside of these hide where they end from a careless reader: the value would be evaluated.
+test.each([
+  `(( "$(echo ")")" + ${X} ))`,
+  `echo $(( "$(echo ")")" + ${X} ))`,
+  `a["$(echo "]=")" + ${X}]=1`,
+  `a=(["$(echo "]=")" + ${X}]=1)`,
+  `(((\`echo "))"\` + ${X})))`,
+  `echo "\${a["$(echo "]")" + ${X}]}"`,
+  `a+() { eval ${X}; }`,
+  `cat <<$'E'\n${X}\nE`,
+  `(( $(case x in x) echo 1;; esac) + ${X} ))`,
+])('%s: refused', (script) => {
+  expect(bindScript(script, { shell: 'bash' }).findings.length).toBeGreaterThan(0);
+});
+
 test('mustache, interpreters, arguments of programs', () => {
   expect(bindScript('echo {{ bundle.x }} ${HOME}', { delimiters: 'mustache' }).body).toBe(
     'echo "${_skycap_1}" ${HOME}',

@@ -1,5 +1,6 @@
-import { Scanner } from './scanner.ts';
-import { type Command, type Heredoc, HOLE, type Stage, type Word } from './types.ts';
+import type { Scanner } from './scanner.ts';
+import { type Command, type Heredoc, HOLE, type Stage } from './types.ts';
+import { WordReader } from './words.ts';
 
 interface Frame {
   readonly kind: '(' | '{' | 'if' | 'loop' | 'case';
@@ -22,15 +23,13 @@ interface Level {
 const RESERVED =
   /(?:if|then|elif|else|fi|while|until|do|done|for|select|case|esac|function|time|coproc|!|\{|\}|\[\[)(?=[\s;&|<>()]|$)/y;
 const REDIRECT = /(?:\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|(&>>?)/y;
-const ASSIGNMENT = /([A-Za-z_]\w*)\+?=/y;
-const SUBSCRIPTED = /([A-Za-z_]\w*)\[/y;
 const DECLARERS: ReadonlySet<string> = new Set(['declare', 'typeset', 'local', 'export', 'readonly']);
 
 /**
  * Commands, as far as quoting asks for them: where a command begins, what is a `case` pattern, a `for` word, a
  * redirect or an assignment. Collects the simple commands by pipeline, for the rules about programs.
  */
-export class Grammar extends Scanner {
+export class Grammar extends WordReader {
   readonly pipelines: (readonly Stage[])[] = [];
   #level: Level = { frames: [], stages: [], command: undefined, state: 'start' };
 
@@ -45,6 +44,13 @@ export class Grammar extends Scanner {
 
   protected inner(text: string, depth: number): Scanner {
     return new Grammar(text, this.shell, depth);
+  }
+
+  protected remember(): () => void {
+    const { length } = this.pipelines;
+    return () => {
+      this.pipelines.length = length;
+    };
   }
 
   protected commands(close: ')' | undefined): void {
@@ -70,7 +76,7 @@ export class Grammar extends Scanner {
       return true;
     }
     if (c === '\n') this.#newline();
-    else if (c === '#') this.#comment();
+    else if (c === '#') this.comment();
     else if (top?.kind === 'case' && top.patterns) this.#patterns(top);
     else if (c === ')') return this.#closeParenthesis(close);
     else if (!this.#operator(c, top)) this.#token(c);
@@ -82,11 +88,6 @@ export class Grammar extends Scanner {
     this.readHeredocs();
     // After `|`, `&&` and the like the command goes on; an ended pipeline there is an empty one and does no harm.
     if (this.#level.state !== 'start' || this.#level.command !== undefined) this.#endPipeline();
-  }
-
-  #comment(): void {
-    const lineBreak = this.text.indexOf('\n', this.at);
-    this.meetAll(lineBreak < 0 || lineBreak > this.end ? this.end : lineBreak, 'comment', 'comment');
   }
 
   #operator(c: string, top: Frame | undefined): boolean {
@@ -179,100 +180,26 @@ export class Grammar extends Scanner {
     if (level.state === 'tail')
       this.unclear(`\`${c === HOLE ? 'an expression' : c}\` stands behind a closed command`);
     level.command ??= { words: [], assignments: [], heredocs: [] };
-    if (level.state === 'start' && this.#assignment(level.command)) return;
+    if (level.state === 'start' && this.assignment(level.command)) return;
     const declares = DECLARERS.has(level.command.words[0]?.value ?? '');
-    if (level.state === 'args' && declares && this.#declaration(level.command)) return;
-    const word = this.#progress(() => this.word(level.state === 'start' ? 'command' : 'word'));
+    if (level.state === 'args' && declares && this.declaration(level.command)) return;
+    const word = this.progress(() => this.word(level.state === 'start' ? 'command' : 'word'));
     level.command.words.push(word);
     level.state = 'args';
-  }
-
-  #progress(read: () => Word): Word {
-    const word = read();
-    if (word.end === word.start) this.unclear(`\`${this.peek() ?? ''}\` stands where a word is wanted`);
-    return word;
-  }
-
-  /** `NAME=value`, `NAME[…]=value`, `NAME=(…)` before a command. False when the word is none of these. */
-  #assignment(command: Command): boolean {
-    const start = this.at;
-    const plain = this.match(ASSIGNMENT);
-    if (plain !== undefined) {
-      this.#value(command, plain[1] as string, plain[0].length, start);
-      return true;
-    }
-    const subscripted = this.match(SUBSCRIPTED);
-    if (subscripted === undefined) return false;
-    const name = subscripted[1] as string;
-    const close = this.closingBracket(this.at + name.length);
-    const equals = close < 0 ? '' : (/^\+?=/.exec(this.text.slice(close + 1, close + 3))?.[0] ?? '');
-    if (equals === '') return false;
-    this.#subscript(close + 1, name);
-    this.#value(command, name, equals.length, start);
-    return true;
-  }
-
-  #subscript(end: number, name: string): void {
-    const from = this.holes.length;
-    this.meetAll(end, 'arithmetic', 'subscript');
-    for (const hole of this.holes.slice(from)) hole.variable = name;
-  }
-
-  /** What stands behind the `=`; `length` is what has to be stepped over first. */
-  #value(command: Command, name: string, length: number, start: number): void {
-    this.at += length;
-    const from = this.holes.length;
-    const array = this.peek() === '(';
-    if (array) this.#array(name);
-    const rest = this.word('assignment', name);
-    const value = `${name}=${array ? '\x01' : ''}${rest.value}`;
-    const word: Word = { start, end: this.at, value, quoted: rest.quoted, holes: [from, this.holes.length] };
-    command.assignments.push({ name, word });
-  }
-
-  /** `export NAME=value` and the like: an assignment that is also an argument. */
-  #declaration(command: Command): boolean {
-    const before = command.assignments.length;
-    if (!this.#assignment(command)) return false;
-    const assignment = command.assignments[before];
-    if (assignment !== undefined) command.words.push(assignment.word);
-    return true;
-  }
-
-  #array(name: string): void {
-    this.at++;
-    for (;;) {
-      this.skipBlanks(true);
-      const c = this.peek();
-      if (c === undefined) this.unclear('a list of values is not closed');
-      if (c === ')') break;
-      if (c === '#') {
-        this.#comment();
-        continue;
-      }
-      const close = c === '[' ? this.closingBracket(this.at) : -1;
-      if (close >= 0 && /^\+?=/.test(this.text.slice(close + 1, close + 3))) {
-        this.#subscript(close + 1, name);
-        this.at += this.text[this.at] === '+' ? 2 : 1;
-        this.word('assignment', name);
-        continue;
-      }
-      this.#progress(() => this.word('assignment', name));
-    }
-    this.at++;
   }
 
   #redirect(operator: string): void {
     this.skipBlanks();
     if (operator !== '<<' && operator !== '<<-') {
-      this.#progress(() => this.word('redirect'));
+      this.progress(() => this.word('redirect'));
       return;
     }
     const from = this.holes.length;
-    const delimiter = this.#progress(() =>
+    const delimiter = this.progress(() =>
       this.refusing('heredoc-delimiter', () => this.word('heredoc-delimiter')),
     );
-    if (this.holes.length > from || delimiter.value.includes('\x01'))
+    const written = this.text.slice(delimiter.start, delimiter.end);
+    if (this.holes.length > from || /[$`]/.test(written))
       this.unclear('the end mark of a heredoc has to be plain text', delimiter.start);
     const heredoc: Heredoc = {
       quoted: delimiter.quoted,
@@ -343,7 +270,7 @@ export class Grammar extends Scanner {
         return;
       default:
         this.skipBlanks();
-        this.#progress(() => this.word('name'));
+        this.progress(() => this.word('name'));
         this.skipBlanks();
         this.at += this.match(/\([ \t]*\)/y)?.[0].length ?? 0;
         level.state = 'start';
@@ -398,7 +325,7 @@ export class Grammar extends Scanner {
       this.#level.state = 'tail';
       return;
     }
-    this.#progress(() => this.word('name'));
+    this.progress(() => this.word('name'));
     this.skipBlanks(true);
     this.#level.state = 'tail';
     if (this.match(/in(?=[\s;]|$)/y) === undefined) return;
@@ -407,13 +334,13 @@ export class Grammar extends Scanner {
       this.skipBlanks();
       const c = this.peek();
       if (c === undefined || c === '\n' || c === ';' || c === '#') return;
-      this.#progress(() => this.word('for-word'));
+      this.progress(() => this.word('for-word'));
     }
   }
 
   #case(): void {
     this.skipBlanks();
-    this.#progress(() => this.word('case-subject'));
+    this.progress(() => this.word('case-subject'));
     this.skipBlanks(true);
     if (this.match(/in(?=\s|$)/y) === undefined) this.unclear('`in` is wanted behind `case`');
     this.at += 2;
@@ -430,7 +357,7 @@ export class Grammar extends Scanner {
     if (this.peek() === '(') this.at++;
     for (;;) {
       this.skipBlanks();
-      this.#progress(() => this.word('pattern'));
+      this.progress(() => this.word('pattern'));
       this.skipBlanks();
       const c = this.peek();
       this.at++;

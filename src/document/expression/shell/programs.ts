@@ -1,4 +1,13 @@
-import { type Command, EXPANSION, HOLE, type Language, type Stage, type Word } from './types.ts';
+import {
+  EVALUATORS,
+  INTERPRETERS,
+  type Interpreter,
+  isLiteral,
+  programName,
+  SPECIAL_VARIABLES,
+  WRAPPERS,
+} from './program-tables.ts';
+import { HOLE, type Language, type Word } from './types.ts';
 
 /** Words of a command whose text some program would evaluate. */
 export interface Evaluated {
@@ -9,119 +18,6 @@ export interface Evaluated {
   /** Only because the value could be taken for an option: `--` in front makes it an operand. */
   readonly option?: boolean;
 }
-
-interface Interpreter {
-  readonly language: Language;
-  /** Letters of options whose argument is program text, and long ones. */
-  readonly code: RegExp;
-  /** Options that take an argument of another kind. */
-  readonly takes?: RegExp;
-  /** Options go on behind the code (and, with `permutes`, behind operands). */
-  readonly goesOn?: boolean;
-  readonly permutes?: boolean;
-  /** Without an option for code the first operand is the code (awk, sed), or a file to be run. */
-  readonly operand: 'code' | 'file';
-}
-
-const SHELLS: Interpreter = {
-  language: 'shell',
-  code: /^-[A-Za-z]*c[A-Za-z]*$/,
-  takes: /^(?:[-+][A-Za-z]*[oO]|--rcfile|--init-file)$/,
-  goesOn: true,
-  operand: 'file',
-};
-
-const INTERPRETERS: Readonly<Record<string, Interpreter>> = {
-  ...Object.fromEntries(
-    ['sh', 'bash', 'dash', 'ash', 'ksh', 'mksh', 'zsh', 'rbash', 'fish'].map((name) => [name, SHELLS]),
-  ),
-  perl: { language: 'perl', code: /^-[A-Za-z0-9]*[eE]$/, takes: /^-[I]$/, goesOn: true, operand: 'file' },
-  python: { language: 'python', code: /^-[A-Za-z]*c$/, takes: /^-[WX]$/, operand: 'file' },
-  node: {
-    language: 'node',
-    code: /^(?:-p?e|-p|--eval|--print)$/,
-    takes: /^(?:-r|--require|--import|-C)$/,
-    goesOn: true,
-    operand: 'file',
-  },
-  ruby: { language: 'ruby', code: /^-[A-Za-z]*e$/, takes: /^-[rIC]$/, goesOn: true, operand: 'file' },
-  php: { language: 'php', code: /^-[rRBE]$/, takes: /^-[dcz]$/, goesOn: true, operand: 'file' },
-  lua: { language: 'other', code: /^-e$/, takes: /^-l$/, goesOn: true, operand: 'file' },
-  tclsh: { language: 'other', code: /^-c$/, operand: 'file' },
-  pwsh: { language: 'other', code: /^-[cC]/, goesOn: true, operand: 'file' },
-  awk: { language: 'awk', code: /^(?:-e|--source)$/, takes: /^-[vF]$/, operand: 'code' },
-  sed: {
-    language: 'sed',
-    code: /^(?:-[A-Za-z]*e|--expression)$/,
-    takes: /^(?:-l|--line-length)$/,
-    goesOn: true,
-    permutes: true,
-    operand: 'code',
-  },
-};
-
-const ALIASES: Readonly<Record<string, string>> = {
-  nodejs: 'node',
-  gawk: 'awk',
-  mawk: 'awk',
-  nawk: 'awk',
-  gsed: 'sed',
-};
-
-/** Programs every argument of which is evaluated, or decides what is. */
-const EVALUATORS: Readonly<Record<string, Language>> = {
-  eval: 'shell',
-  trap: 'shell',
-  alias: 'shell',
-  su: 'shell',
-  runuser: 'shell',
-  watch: 'shell',
-  script: 'shell',
-  parallel: 'shell',
-  xargs: 'argument',
-  let: 'arithmetic',
-  read: 'name',
-  unset: 'name',
-  mapfile: 'name',
-  readarray: 'name',
-  getopts: 'name',
-  declare: 'argument',
-  typeset: 'argument',
-  source: 'file',
-  '.': 'file',
-  enable: 'other',
-  complete: 'other',
-  compgen: 'other',
-  bind: 'other',
-  fc: 'other',
-  m4: 'other',
-  dc: 'other',
-  expect: 'other',
-};
-
-/** Programs that run the command that stands behind their own options; the number is that of their own operands. */
-const WRAPPERS: Readonly<Record<string, { readonly takes: RegExp; readonly operands: number }>> = {
-  sudo: { takes: /^-[ugpCDhRrTtU]$/, operands: 0 },
-  doas: { takes: /^-[uC]$/, operands: 0 },
-  exec: { takes: /^-a$/, operands: 0 },
-  command: { takes: /^$/, operands: 0 },
-  builtin: { takes: /^$/, operands: 0 },
-  nohup: { takes: /^$/, operands: 0 },
-  setsid: { takes: /^$/, operands: 0 },
-  busybox: { takes: /^$/, operands: 0 },
-  time: { takes: /^-[fo]$/, operands: 0 },
-  nice: { takes: /^-n$/, operands: 0 },
-  ionice: { takes: /^-[cnp]$/, operands: 0 },
-  stdbuf: { takes: /^-[ioe]$/, operands: 0 },
-  timeout: { takes: /^-[ks]$/, operands: 1 },
-  chroot: { takes: /^$/, operands: 1 },
-  flock: { takes: /^-[wE]$/, operands: 1 },
-  gosu: { takes: /^$/, operands: 1 },
-  'su-exec': { takes: /^$/, operands: 1 },
-  sshpass: { takes: /^-[pfdeP]$/, operands: 0 },
-  unshare: { takes: /^-[RwSG]$/, operands: 0 },
-  env: { takes: /^(?:-[uC])$/, operands: 0 },
-};
 
 /** Parts of a shell: in a command line without one, these names are other programs that evaluate nothing. */
 const BUILTINS: ReadonlySet<string> = new Set([
@@ -154,17 +50,9 @@ export function evaluatedArguments(words: readonly Word[]): readonly Evaluated[]
   return BUILTINS.has(programName(words[0]) ?? '') ? [] : evaluatedWords(words);
 }
 
-const isLiteral = (word: Word | undefined): boolean =>
-  word !== undefined && !word.value.includes(EXPANSION) && !word.value.includes(HOLE);
 const hasHole = (word: Word | undefined): boolean => word?.value.includes(HOLE) ?? false;
 /** Could the value make an option of this word? */
 const mayBeOption = (word: Word): boolean => /^-*[\0]/.test(word.value) || /^-+[\w-]*\0/.test(word.value);
-
-function programName(word: Word | undefined): string | undefined {
-  if (word === undefined || !isLiteral(word)) return undefined;
-  const base = word.value.slice(word.value.lastIndexOf('/') + 1);
-  return /^python[\d.]*$/.test(base) ? 'python' : (ALIASES[base] ?? base);
-}
 
 /** The words of a command that would be evaluated, with the program that does it. */
 export function evaluatedWords(words: readonly Word[], from = 0): readonly Evaluated[] {
@@ -433,130 +321,4 @@ function declared(words: readonly Word[], from: number, program: string): Evalua
     const plain = !options || /^-[prgx]*$/.test(words[from + 1]?.value ?? '');
     return plain ? [] : [{ word: i, program, language: 'argument' }];
   });
-}
-
-/** Variables whose value a shell evaluates, or takes for a number, by itself. */
-export const SPECIAL_VARIABLES: ReadonlySet<string> = new Set([
-  'PS0',
-  'PS1',
-  'PS2',
-  'PS3',
-  'PS4',
-  'PROMPT_COMMAND',
-  'BASH_ENV',
-  'ENV',
-  'RANDOM',
-  'SRANDOM',
-  'SECONDS',
-  'LINENO',
-  'OPTIND',
-  'HISTCMD',
-  'EPOCHSECONDS',
-  'EPOCHREALTIME',
-  'BASH_ARGV0',
-  'MAILPATH',
-]);
-
-/** Does this command read its program from standard input? In which language? */
-export function readsProgram(command: Command): Language | undefined {
-  const { words } = command;
-  let from = 0;
-  for (
-    let name = programName(words[from]);
-    name !== undefined && WRAPPERS[name] !== undefined;
-    name = programName(words[from])
-  ) {
-    let left = WRAPPERS[name]?.operands ?? 0;
-    from++;
-    while (from < words.length) {
-      const { value } = words[from] as Word;
-      if (WRAPPERS[name]?.takes.test(value)) from += 2;
-      else if (value.startsWith('-') || /^\w+=/.test(value) || left-- > 0) from++;
-      else break;
-    }
-  }
-  const name = programName(words[from]);
-  if (name === undefined) return undefined;
-  const rest = words.slice(from + 1).map((word) => word.value);
-  if (name === 'su' || name === 'runuser')
-    return rest.some((word) => /^(?:-\w*c|--command)/.test(word)) ? undefined : 'shell';
-  if (name === 'ssh') return sshHasCommand(rest) ? undefined : 'shell';
-  if (name === 'xargs')
-    return /^(?:sh|bash|dash|ash)$/.test(rest.find((w) => !w.startsWith('-')) ?? '') ? 'shell' : undefined;
-  if (name === 'source' || name === '.') return rest[0] === '/dev/stdin' ? 'shell' : undefined;
-  if (name === 'm4' || name === 'dc' || name === 'parallel') return 'other';
-  const interpreter = INTERPRETERS[name];
-  if (interpreter === undefined) return hiddenReader(words, from);
-  return fromStandardInput(rest, interpreter) ? interpreter.language : undefined;
-}
-
-/** `docker exec -i app sh`, `kubectl exec -i pod -- sh`: an interpreter as the last word. */
-function hiddenReader(words: readonly Word[], from: number): Language | undefined {
-  if (!/^(?:docker|podman|kubectl|oc|nerdctl|lxc|nsenter|crictl)$/.test(programName(words[from]) ?? ''))
-    return undefined;
-  const last = words.findIndex((word, i) => i > from && INTERPRETERS[programName(word) ?? ''] !== undefined);
-  const interpreter = last < 0 ? undefined : INTERPRETERS[programName(words[last]) ?? ''];
-  if (interpreter === undefined) return undefined;
-  return fromStandardInput(
-    words.slice(last + 1).map((word) => word.value),
-    interpreter,
-  )
-    ? interpreter.language
-    : undefined;
-}
-
-function fromStandardInput(rest: readonly string[], it: Interpreter): boolean {
-  if (it.operand === 'code')
-    return rest.some(
-      (word, i) =>
-        /^-f(?:-|\/dev\/stdin)$/.test(word) ||
-        (word === '-f' && /^(?:-|\/dev\/stdin)$/.test(rest[i + 1] ?? '')),
-    );
-  if (rest.some((word) => it.code.test(word))) return false;
-  for (let i = 0; i < rest.length; i++) {
-    const word = rest[i] as string;
-    if (word === '-' || word === '/dev/stdin') return true;
-    if (it.language === 'shell' && /^-[a-z]*s/.test(word)) return true;
-    if (it.language === 'python' && word === '-m') return false;
-    if (it.takes?.test(word)) i++;
-    else if (!/^[-+]/.test(word)) return false;
-  }
-  return true;
-}
-
-function sshHasCommand(rest: readonly string[]): boolean {
-  let operandCount = 0;
-  for (let i = 0; i < rest.length; i++) {
-    if (/^-[a-zA-Z]*[BbcDEeFIiJLlmOoPpQRSWw]$/.test(rest[i] as string)) i++;
-    else if (!(rest[i] as string).startsWith('-')) operandCount++;
-  }
-  return operandCount > 1;
-}
-
-export interface Piped {
-  readonly holes: readonly [number, number];
-  readonly program: string;
-  readonly language: Language;
-  /** The evaluated text, as far as it can be seen. */
-  readonly text: string;
-}
-
-/** What stands in a heredoc of, or is piped into, a program that evaluates its standard input. */
-export function pipedPrograms(stages: readonly Stage[]): readonly Piped[] {
-  const piped: Piped[] = [];
-  for (const [i, { command }] of stages.entries()) {
-    const language = command === undefined ? undefined : readsProgram(command);
-    if (command === undefined || language === undefined) continue;
-    const program = command.words.find((word) => programName(word) !== undefined)?.value ?? 'a program';
-    for (const { body } of command.heredocs)
-      if (body !== undefined) piped.push({ holes: body.holes, program, language, text: body.value });
-    for (const before of stages.slice(0, i)) {
-      if (before.holes !== undefined) piped.push({ holes: before.holes, program, language, text: '' });
-      for (const word of before.command?.words ?? [])
-        piped.push({ holes: word.holes, program, language, text: word.value });
-      for (const { body } of before.command?.heredocs ?? [])
-        if (body !== undefined) piped.push({ holes: body.holes, program, language, text: body.value });
-    }
-  }
-  return piped;
 }

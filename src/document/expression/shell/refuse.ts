@@ -1,5 +1,7 @@
 import type { Grammar } from './grammar.ts';
-import { evaluatedWords, pipedPrograms, SPECIAL_VARIABLES } from './programs.ts';
+import { pipedPrograms } from './piped.ts';
+import { SPECIAL_VARIABLES } from './program-tables.ts';
+import { evaluatedWords } from './programs.ts';
 import type { ScriptSource } from './source.ts';
 import { ALLOWED, type Command, type Heredoc, HOLE, type Hole } from './types.ts';
 

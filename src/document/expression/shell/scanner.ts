@@ -1,114 +1,29 @@
-import {
-  EXPANSION,
-  type Heredoc,
-  HOLE,
-  type Hole,
-  type Place,
-  type Quoting,
-  type Shell,
-  Unclear,
-  type Word,
-} from './types.ts';
+import { Cursor, DEEPEST } from './cursor.ts';
+import { EXPANSION, HOLE, type Place, type Quoting, type Word } from './types.ts';
 
 const META = new Set([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')']);
-const DEEPEST = 60;
 /** How far an arithmetic expression or a subscript may reach. */
 const FARTHEST = 4000;
 
 /** Words, quotes and expansions. What commands are is the grammar's business, which extends this. */
-export abstract class Scanner {
-  readonly holes: Hole[] = [];
-  protected readonly text: string;
-  protected readonly shell: Shell;
-  protected at = 0;
-  protected end: number;
-  protected pending: Heredoc[] = [];
-  #refusing: Place | undefined;
-  #place: Place = 'word';
-  #variable: string | undefined;
+export abstract class Scanner extends Cursor {
   /** Inside the body of a heredoc, outside of substitutions in it. */
   #heredoc = false;
-  #depth: number;
-  #count = 0;
-
-  constructor(text: string, shell: Shell, depth = 0) {
-    this.text = text;
-    this.end = text.length;
-    this.shell = shell;
-    this.#depth = depth;
-  }
+  readonly #decisions = new Map<string, number>();
 
   /** Reads commands up to the closing parenthesis, or to the end. */
   protected abstract commands(close: ')' | undefined): void;
   /** A reader of the same kind for text taken out of this one (backticks). */
   protected abstract inner(text: string, depth: number): Scanner;
   abstract run(): void;
-
-  protected unclear(message: string, at = this.at): never {
-    throw new Unclear(at, message);
-  }
-
-  protected deeper<T>(inside: () => T): T {
-    if (++this.#depth > DEEPEST) this.unclear('it is nested too deeply');
-    const result = inside();
-    this.#depth--;
-    return result;
-  }
-
-  /** Holes met inside are refused for this reason, unless an outer reason stands already. */
-  protected refusing<T>(place: Place, inside: () => T): T {
-    const before = this.#refusing;
-    this.#refusing ??= place;
-    const result = inside();
-    this.#refusing = before;
-    return result;
-  }
-
-  protected meet(quoting: Quoting, place: Place): void {
-    const hole: Hole = { index: this.#count++, at: this.at, place: this.#refusing ?? place, quoting };
-    if (this.#variable !== undefined) hole.variable = this.#variable;
-    this.holes.push(hole);
-    this.at++;
-  }
-
-  /** Everything up to `end` is one thing to us; only the holes in it matter. */
-  protected meetAll(end: number, quoting: Quoting, place: Place): void {
-    for (let next = this.#nextHole(end); next >= 0; next = this.#nextHole(end)) {
-      this.at = next;
-      this.meet(quoting, place);
-    }
-    this.at = end;
-  }
-
-  #nextHole(end: number): number {
-    const next = this.text.indexOf(HOLE, this.at);
-    return next < end ? next : -1;
-  }
-
-  protected peek(offset = 0): string | undefined {
-    return this.at + offset < this.end ? this.text[this.at + offset] : undefined;
-  }
-
-  protected match(pattern: RegExp): RegExpExecArray | undefined {
-    pattern.lastIndex = this.at;
-    const found = pattern.exec(this.text);
-    return found === null || this.at + found[0].length > this.end ? undefined : found;
-  }
-
-  protected skipBlanks(newlines = false): void {
-    for (;;) {
-      const c = this.peek();
-      if (c === ' ' || c === '\t' || (newlines && c === '\n')) this.at++;
-      else if (c === '\\' && this.peek(1) === '\n') this.at += 2;
-      else return;
-    }
-  }
+  /** Notes what the grammar has collected; the result takes it back to that. */
+  protected abstract remember(): () => void;
 
   /** One word from here; `place` is what an unquoted expression in it counts as. Empty at an operator. */
   protected word(place: Place, variable?: string): Word {
-    const before = [this.#place, this.#variable] as const;
-    this.#place = place;
-    this.#variable = variable;
+    const before = [this.currentPlace, this.currentVariable] as const;
+    this.currentPlace = place;
+    this.currentVariable = variable;
     const [start, from] = [this.at, this.holes.length];
     let value = '';
     let quoted = false;
@@ -117,21 +32,23 @@ export abstract class Scanner {
       if (c === "'" || c === '"' || c === '\\') quoted = true;
       value += this.#piece(c);
     }
-    [this.#place, this.#variable] = before;
+    [this.currentPlace, this.currentVariable] = before;
     return { start, end: this.at, value, quoted, holes: [from, this.holes.length] };
   }
 
   /** `<(…)`, `>(…)` and `@(…)` are parts of words. */
   #joinsWord(c: string, start: number): boolean {
     if ((c === '<' || c === '>') && this.peek(1) === '(') return true;
-    if (c !== '(' || this.at === start || this.shell === 'dash') return false;
+    // `a+()` defines a function.
+    if (c !== '(' || this.at === start || this.shell === 'dash' || this.match(/\([ \t]*\)/y) !== undefined)
+      return false;
     const previous = this.text[this.at - 1] as string;
     return '?*+@!'.includes(previous) && (this.at - 1 === start || this.text[this.at - 2] !== '\\');
   }
 
   #piece(c: string): string {
     if (c === HOLE) {
-      this.meet('bare', this.#place);
+      this.meet('bare', this.currentPlace);
       return HOLE;
     }
     if (c === '\\') return this.#backslash();
@@ -172,7 +89,11 @@ export abstract class Scanner {
   /** From a double quote past the closing one. */
   #double(place: Place): string {
     const start = this.at++;
-    const value = this.#quotedText('"', 'double', ALLOWED_WORDS.has(this.#place) ? place : this.#place);
+    const value = this.#quotedText(
+      '"',
+      'double',
+      ALLOWED_WORDS.has(this.currentPlace) ? place : this.currentPlace,
+    );
     if (this.peek() !== '"') this.unclear('a double quote is not closed', start);
     this.at++;
     return value;
@@ -278,13 +199,13 @@ export abstract class Scanner {
   /** After `$(`, `<(` or `>(`: commands of their own, up to the closing parenthesis. */
   #substitution(): void {
     const start = this.at;
-    const before = [this.#place, this.#variable, this.pending, this.#heredoc] as const;
+    const before = [this.currentPlace, this.currentVariable, this.pending, this.#heredoc] as const;
     this.pending = [];
     this.#heredoc = false;
-    this.#variable = undefined;
+    this.currentVariable = undefined;
     this.deeper(() => this.commands(')'));
     if (this.pending.length > 0) this.unclear('a heredoc begins in a substitution and does not end in it');
-    [this.#place, this.#variable, this.pending, this.#heredoc] = before;
+    [this.currentPlace, this.currentVariable, this.pending, this.#heredoc] = before;
     // Shells differ in where the body of a heredoc begins that was announced before this substitution.
     if (this.pending.length > 0 && this.text.slice(start, this.at).includes('\n'))
       this.unclear('a substitution of several lines stands behind the beginning of a heredoc', start);
@@ -321,7 +242,7 @@ export abstract class Scanner {
     const quotings = inside.includes(HOLE) ? this.#quotingsInside(inside) : [];
     this.at++;
     for (const quoting of quotings) {
-      const next = this.#nextHole(close);
+      const next = this.nextHole(close);
       if (next < 0) break;
       this.at = next;
       this.meet(quoting, 'backticks');
@@ -331,8 +252,8 @@ export abstract class Scanner {
   }
 
   #quotingsInside(text: string): readonly Quoting[] {
-    const scanner = this.inner(text, this.#depth + 1);
-    if (this.#depth >= DEEPEST) this.unclear('it is nested too deeply');
+    const scanner = this.inner(text, this.depth + 1);
+    if (this.depth >= DEEPEST) this.unclear('it is nested too deeply');
     scanner.run();
     return scanner.holes.map((hole) => hole.quoting);
   }
@@ -348,9 +269,9 @@ export abstract class Scanner {
         if (this.peek() === '[') {
           const close = this.closingBracket(this.at);
           if (close < 0) this.unclear('a subscript is not closed');
-          this.#variable = head?.[0];
+          this.currentVariable = head?.[0];
           this.meetAll(close + 1, 'arithmetic', 'subscript');
-          this.#variable = undefined;
+          this.currentVariable = undefined;
         }
         const operator = this.match(/:?[-=?+]|[:#%/^,@]/y)?.[0] ?? '';
         this.at += operator.length;
@@ -383,84 +304,58 @@ export abstract class Scanner {
     this.meetAll(close + 1, 'double', 'parameter-expansion');
   }
 
-  /** Where `((`'s arithmetic ends (after `))`), or -1 when it is a subshell in a subshell. `from` is after `((`. */
+  /**
+   * Where `((`'s arithmetic ends (after `))`), or -1 when it is a subshell in a subshell. `from` is after `((`.
+   * Read by the same rules as all else, so that no quote or substitution inside can hide the true end.
+   */
   protected arithmeticEnd(from: number): number {
-    let depth = 0;
-    const limit = Math.min(this.end, from + FARTHEST);
-    for (let i = from; i < limit; i++) {
-      const c = this.text[i];
-      if (c === '\\') i++;
-      else if (c === "'" || c === '"') i = this.#closingQuote(i, limit);
-      else if (c === '(') depth++;
-      else if (c === ')') {
-        if (depth === 0) return this.text[i + 1] === ')' ? i + 2 : -1;
-        depth--;
+    return this.#decide(from, 'arithmetic', () => {
+      let depth = 0;
+      for (let c = this.peek(); this.at - from < FARTHEST; c = this.peek()) {
+        if (c === undefined) break;
+        if (c === '(') depth++;
+        else if (c === ')' && depth-- === 0) return this.peek(1) === ')' ? this.at + 2 : -1;
+        this.#over(c);
       }
-    }
-    return this.unclear('`((` is not closed', from);
+      return this.unclear('`((` is not closed', from);
+    });
   }
 
-  /** The `]` that belongs to the `[` at `from`, or -1. */
+  /** The `]` that belongs to the `[` at `from`, or -1 when none is there. */
   protected closingBracket(from: number): number {
-    let depth = 0;
-    const limit = Math.min(this.end, from + FARTHEST);
-    for (let i = from; i < limit; i++) {
-      const c = this.text[i];
-      if (c === '\\') i++;
-      else if (c === "'" || c === '"') i = this.#closingQuote(i, limit);
-      else if (c === '[') depth++;
-      else if (c === ']' && --depth === 0) return i;
-      else if (c === '\n' && depth > 0 && this.text[from - 1] !== '$') return -1;
-    }
-    return -1;
-  }
-
-  #closingQuote(at: number, limit: number): number {
-    const quote = this.text[at];
-    let i = at + 1;
-    while (i < limit && this.text[i] !== quote) i += quote === '"' && this.text[i] === '\\' ? 2 : 1;
-    return i;
-  }
-
-  /** Reads the bodies of all heredocs that began on the line that just ended. */
-  protected readHeredocs(): void {
-    const waiting = this.pending;
-    this.pending = [];
-    for (const heredoc of waiting) this.#readHeredoc(heredoc);
-  }
-
-  #readHeredoc(heredoc: Heredoc): void {
-    const start = this.at;
-    let line = start;
-    let joined = false;
-    for (;;) {
-      if (line >= this.end)
-        this.unclear(`the heredoc ${heredoc.delimiter.value} has no end`, heredoc.delimiter.start);
-      const lineBreak = this.text.indexOf('\n', line);
-      const lineEnd = lineBreak < 0 || lineBreak > this.end ? this.end : lineBreak;
-      const content = this.text.slice(line, lineEnd);
-      const bare = heredoc.strip ? content.replace(/^\t+/, '') : content;
-      if (!joined && bare === heredoc.delimiter.value) {
-        this.#heredocFound(heredoc, start, line);
-        this.at = Math.min(lineEnd + 1, this.end);
-        return;
+    return this.#decide(from, 'bracket', () => {
+      let depth = 0;
+      for (let c = this.peek(); c !== undefined; c = this.peek()) {
+        if (this.at - from > FARTHEST || (c === '\n' && this.shell !== 'dash'))
+          this.unclear('`[` is not closed', from);
+        if (c === '[') depth++;
+        else if (c === ']' && --depth === 0) return this.at;
+        this.#over(c);
       }
-      joined = !heredoc.quoted && /(?:^|[^\\])(?:\\\\)*\\$/.test(content);
-      line = lineEnd + 1;
-    }
+      return -1;
+    });
   }
 
-  #heredocFound(heredoc: Heredoc, start: number, end: number): void {
-    const from = this.holes.length;
-    const before = [this.#place, this.#variable] as const;
-    [this.#place, this.#variable] = ['word', undefined];
-    let value: string;
-    if (heredoc.quoted) {
-      value = this.text.slice(start, end);
-      this.meetAll(end, 'raw-heredoc', 'quoted-heredoc');
-    } else value = this.deeper(() => this.heredocBody(end));
-    [this.#place, this.#variable] = before;
-    heredoc.body = { start, end, value, holes: [from, this.holes.length] };
+  #over(c: string): void {
+    if ('\'"`$\\'.includes(c) || c === HOLE) this.#piece(c);
+    else this.at++;
+  }
+
+  /** Reads ahead and forgets what was met; what was decided at a place is kept, since nesting asks again. */
+  #decide(from: number, kind: string, read: () => number): number {
+    const key = `${kind} ${from}`;
+    const known = this.#decisions.get(key);
+    if (known !== undefined) return known;
+    const before = [this.at, this.holes.length, this.count, this.pending] as const;
+    const forget = this.remember();
+    this.at = from;
+    this.pending = [];
+    const decided = this.deeper(read);
+    forget();
+    this.holes.length = before[1];
+    [this.at, , this.count, this.pending] = before;
+    this.#decisions.set(key, decided);
+    return decided;
   }
 }
 

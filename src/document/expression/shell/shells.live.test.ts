@@ -15,9 +15,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { evaluate, names, stringify, value } from '../index.ts';
 import { type BoundScript, bindScript } from './bind.ts';
+import { MARK, PLACES, REC, VALUES, X } from './places.fixture.ts';
 import { renderPrologue } from './prologue.ts';
 
-const X = '${ bundle.parameters.x }';
 let dir = '';
 
 /** Which reader each script bound for a shell is run with; `sh` has to hold in all of them. */
@@ -96,155 +96,6 @@ function run(
   return { out, canary, stderr: result.stderr.toString() };
 }
 
-const REC = 'rec() { for a in "$@"; do printf \'%s\\000\' "$a" >> out; done; }\n';
-
-/** Script text, and what has to arrive for a value. */
-type Place = readonly [
-  name: string,
-  script: string,
-  expected: (v: string) => string,
-  shells?: readonly string[],
-];
-const MARK = '<<mark>>';
-const one = (v: string): string => `${v}\0`;
-const PLACES: readonly Place[] = [
-  ['word', `rec ${X}`, one],
-  ['two words', `rec ${X} ${X}`, (v) => `${v}\0${v}\0`],
-  ['part of a word', `rec a${X}b`, (v) => `a${v}b\0`],
-  ['beside quotes', `rec 'q '${X}"z"`, (v) => `q ${v}z\0`],
-  ['behind a glob', `rec nothing*${X}`, (v) => `nothing*${v}\0`],
-  ['behind a tilde', `rec ~${X}`, (v) => `~${v}\0`],
-  ['behind a variable', `B=b; rec $B${X}`, (v) => `b${v}\0`],
-  ['before name letters', `rec ${X}abc`, (v) => `${v}abc\0`],
-  ['double quotes', `rec "${X}"`, one],
-  ['part of double quotes', `rec "it's \\"a\\" $((1+1)) ${X}."`, (v) => `it's "a" 2 ${v}.\0`],
-  ['assignment', `A=${X}; rec "$A"`, one],
-  ['assignment, part', `A=x${X}y"${X}"; rec "$A"`, (v) => `x${v}y${v}\0`],
-  ['assignment, quoted', `A="${X}"; rec "$A"`, one],
-  ['export', `export A=${X}; rec "$A"`, one],
-  ['readonly', `readonly A=${X}; rec "$A"`, one],
-  ['local', `f() { local a=${X}; rec "$a"; }; f`, one],
-  ['for one command', `A=${X} sh -c 'printf "%s\\000" "$A" >> out'`, one],
-  ['argument of sh -c', `sh -c 'printf "%s\\000" "$1" >> out' _ ${X}`, one],
-  ['argument of env', `env A=${X} sh -c 'printf "%s\\000" "$A" >> out'`, one],
-  ['for word', `for i in ${X} z; do rec "$i"; done`, (v) => `${v}\0z\0`],
-  ['for word, part', `for i in a${X}"b"; do rec "$i"; done`, (v) => `a${v}b\0`],
-  [
-    'case subject',
-    `case ${X} in nothing) rec no;; *) rec yes;; esac`,
-    (v) => (v === 'nothing' ? 'no\0' : 'yes\0'),
-  ],
-  ['case subject, equal', `A="${X}"; case ${X} in "$A") rec yes;; *) rec no;; esac`, () => 'yes\0'],
-  ['heredoc', `cat <<EOF >> out\n[${X}]\n'"$((1+1))\nEOF\nrec end`, (v) => `[${v}]\n'"2\nend\0`],
-  ['heredoc, tabs', `\tcat <<-EOF >> out\n\t\t${X}!\n\tEOF\nrec end`, (v) => `${v}!\nend\0`],
-  ['heredocs, two', `cat <<A >> out; cat <<B >> out\n${X}\nA\n<${X}>\nB\n`, (v) => `${v}\n<${v}>\n`],
-  [
-    'heredoc, substitution',
-    `cat <<EOF >> out\n$(printf '%s' ${X}; echo)x\nEOF`,
-    (v) => `${v.replace(/\n+$/, '')}x\n`,
-  ],
-  ['substitution', `A=$(printf '%sx' ${X}); rec "\${A%x}"`, one],
-  ['substitution in quotes', `rec "$(printf '%s"x' "${X}")"`, (v) => `${v}"x\0`],
-  ['heredoc in substitution', `A=$(cat <<EOF\n${X}.\nEOF\n); rec "$A"`, (v) => `${v}.\0`],
-  ['positional', `set -- ${X} b; rec "$@"`, (v) => `${v}\0b\0`],
-  ['pipe', `printf '%s' ${X} | cat >> out`, (v) => v],
-  ['subshell', `( rec ${X} )`, one],
-  ['group', `{ rec ${X}; }`, one],
-  ['if', `if test x = x; then rec ${X}; else rec no; fi`, one],
-  ['elif', `if false; then :; elif true; then rec ${X}; fi`, one],
-  ['while', `while :; do rec ${X}; break; done`, one],
-  ['case body', `case a in b) ;; a|c) rec ${X} ;; esac`, one],
-  ['function', `f() { rec "$1" ${X}; }\nf 1`, (v) => `1\0${v}\0`],
-  ['and, or', `true && rec ${X} || rec no`, one],
-  ['not', `! rec ${X}`, one],
-  ['background', `rec ${X} & wait`, one],
-  ['continued line', `rec a \\\n  ${X}`, (v) => `a\0${v}\0`],
-  ['comment', `# it's ${X}\nrec ${X} # "${X}`, one],
-  [
-    'test',
-    `if [ "x${X}" = "x" ]; then rec empty; else rec full; fi`,
-    (v) => (v === '' ? 'empty\0' : 'full\0'),
-  ],
-  [
-    'test, bare',
-    `if [ -n ${X} ]; then rec full; else rec empty; fi`,
-    (v) => (v === '' ? 'empty\0' : 'full\0'),
-  ],
-  ['nested', `rec "$(rec ${X}; printf %s "$(printf '%sx' "${X}")")"`, (v) => `${v}\0${v}x\0`],
-  ['array', `a=(${X} "b ${X}"); rec "\${a[@]}"`, (v) => `${v}\0b ${v}\0`, ['bash']],
-  ['array, element', `a[2]=${X}; rec "\${a[2]}"`, one, ['bash']],
-  ['array, numbered', `a=([1]=${X} c); rec "\${a[@]}"`, (v) => `${v}\0c\0`, ['bash']],
-  ['array, export', `a=(1); export a=${X}; rec "$a"`, one, ['bash']],
-  ['array, local', `a=(1); f() { local a=${X}; rec "$a"; }; f`, one, ['bash']],
-  ['appended', `A=a; A+=${X}; rec "$A"`, (v) => `a${v}\0`, ['bash']],
-  ['process', `cat <(printf '%s' ${X}) >> out`, (v) => v, ['bash']],
-  ['select of braces', `rec {a,${X}}`, (v) => `a\0${v}\0`, ['bash']],
-  ['function keyword', `function f { rec ${X}; }; f`, one, ['bash']],
-];
-
-const VALUES: readonly string[] = [
-  '',
-  'plain',
-  "it's",
-  '"',
-  `'"'"'`,
-  '$(touch canary)',
-  '`touch canary`',
-  '";touch canary;"',
-  "';touch canary;'",
-  ';touch canary',
-  '\ntouch canary\n',
-  'a\nb',
-  'a\n\n',
-  '\n',
-  '-n',
-  '-e',
-  '--',
-  '-',
-  '-v',
-  '*',
-  '?',
-  '[a-z]*',
-  '~',
-  '~root',
-  '$HOME',
-  '${HOME}',
-  '${x:-$(touch canary)}',
-  '\\',
-  '\\n',
-  'a\\',
-  '\\\\',
-  '!x',
-  '#x',
-  ' x #y',
-  '  a  b  ',
-  '\t',
-  'EOF',
-  'EOF\ntouch canary\n',
-  'A\n',
-  ')',
-  '}',
-  '(touch canary)',
-  '($(touch canary))',
-  '([$(touch canary)]=1)',
-  'a[$(touch canary)]',
-  '{a,b}',
-  'äöü€😀',
-  'ÀÁÂÃÄÅÆÇ\u0080\u0081\u0082\u0083\u0084\u0085\u0086\u0087\u0088',
-  '\x01\x02\x7f',
-  '\r\n',
-  '%s%n',
-  '&',
-  '|',
-  '<canary',
-  '>canary',
-  'nothing',
-  'true',
-  '=',
-  ']',
-  'é'.repeat(3000),
-];
-
 describe.each(Object.keys(RUNNERS))('%s', (shell) => {
   const runners = (RUNNERS[shell] ?? []).filter(([program]) => !missing(program as string));
   const places = PLACES.filter(([, , , only]) => only === undefined || only.includes(shell));
@@ -293,7 +144,7 @@ describe.each(Object.keys(RUNNERS))('%s', (shell) => {
 
 test('places put together in any way', () => {
   const noise = fc.constantFrom(
-    '# it\'s "a comment',
+    ': # it\'s "a comment',
     ': \'a"b\' "c\'d"',
     ': "${HOME:-x}" $((1 + (2)))',
     "cat <<'E' >/dev/null\n$( ` \" '\nE",
