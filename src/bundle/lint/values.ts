@@ -15,7 +15,26 @@ export async function loadPatterns(): Promise<Patterns> {
   return engine;
 }
 
+/**
+ * One character class or a row of plain characters with at most one repetition: every engine reads it alike and in
+ * linear time, so the big one need not be loaded for `^[a-z]+$`.
+ */
+function plainPattern(pattern: string): RegExp | undefined {
+  if (
+    pattern.length > 100 ||
+    !/^\^?(?:[A-Za-z0-9 _-]|\[[A-Za-z0-9_.-]+\])*(?:\[[A-Za-z0-9_.-]+\][+*])?\$?$/.test(pattern)
+  )
+    return undefined;
+  try {
+    return new RegExp(pattern, 'u');
+  } catch {
+    return undefined;
+  }
+}
+
 const test: PatternTest = (pattern, text) => {
+  const plain = plainPattern(pattern);
+  if (plain !== undefined) return plain.test(text);
   if (engine === undefined)
     throw new Error('a schema has a pattern: call loadPatterns() or lintBundle() first');
   try {
@@ -89,6 +108,7 @@ async function checkPattern(
   pattern: string,
   options: { readonly span: Span; readonly what: string; readonly group?: boolean },
 ): Promise<void> {
+  if (options.group !== true && plainPattern(pattern) !== undefined) return;
   const { compilePattern } = await loadPatterns();
   try {
     const { groupCount } = compilePattern(pattern);
@@ -137,7 +157,8 @@ async function checkQuery(
   query: string,
   options: { readonly span: Span; readonly what: string },
 ): Promise<void> {
-  if (!query.startsWith('$')) return;
+  // Names and indexes alone need no parser.
+  if (!query.startsWith('$') || /^\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[\d{1,9}\])*$/.test(query)) return;
   const { checkQuery: check } = await loadPatterns();
   try {
     check(query);
