@@ -18,7 +18,17 @@ function bare(bundle: string, holder: number, id: string): number {
   const before = performance.now();
   const ended = spawnSync(
     'nsenter',
-    [`--mount=/proc/${holder}/ns/mnt`, '/usr/bin/crun', '--root', join(bundle, 'state'), '--cgroup-manager=disabled', 'run', '--bundle', bundle, id],
+    [
+      `--mount=/proc/${holder}/ns/mnt`,
+      '/usr/bin/crun',
+      '--root',
+      join(bundle, 'state'),
+      '--cgroup-manager=disabled',
+      'run',
+      '--bundle',
+      bundle,
+      id,
+    ],
     { stdio: 'ignore' },
   );
   if (ended.status !== 0) throw new Error(`bare run ended with ${ended.status}`);
@@ -62,7 +72,12 @@ try {
   const entered = median(enteringMs);
   const over = engineMs.map((value, at) => value - ((bareMs[at] as number) - entered));
   const rows = [
-    { name: 'step through the engine, ms over bare crun run of its configuration (median)', limit: 10, value: median(over), met: median(over) <= 10 },
+    {
+      name: 'step through the engine, ms over bare crun run of its configuration (median)',
+      limit: 10,
+      value: median(over),
+      met: median(over) <= 10,
+    },
     { name: 'bare crun run, ms (median)', limit: null, value: median(bareMs) - entered, met: true },
     { name: 'step through the engine, ms (median)', limit: null, value: median(engineMs), met: true },
   ];

@@ -42,9 +42,9 @@ describe('confinement on crun', () => {
   });
 
   it('refuses mounts, namespaces, keys and the kernel log', async () => {
-    expect(await said('mount -t tmpfs x /mnt; unshare -r true; unshare -m true; dmesg | head -1; true')).toMatch(
-      /(?:.*(?:not permitted|denied|must be|No such).*\n){3}/i,
-    );
+    expect(
+      await said('mount -t tmpfs x /mnt; unshare -r true; unshare -m true; dmesg | head -1; true'),
+    ).toMatch(/(?:.*(?:not permitted|denied|must be|No such).*\n){3}/i);
   });
 
   it('masks paths and mounts what is writable nosuid and nodev', async () => {
@@ -57,17 +57,25 @@ describe('confinement on crun', () => {
       expect(mounts).toMatch(new RegExp(`^\\S+ ${path} \\S+ rw,\\S*nosuid,nodev`, 'm'));
     }
     expect(mounts).toMatch(/ \/proc\/sys proc ro,/);
-    expect(await said('cat /proc/kcore 2>/dev/null | head -c 1 | wc -c; cat /proc/keys | wc -c')).toBe('0\n0\n');
+    expect(await said('cat /proc/kcore 2>/dev/null | head -c 1 | wc -c; cat /proc/keys | wc -c')).toBe(
+      '0\n0\n',
+    );
     expect(await said('echo 1 >/proc/sys/kernel/panic')).toMatch(/read-only/i);
   });
 
   it('cannot read what only root of the host may, nor see its processes', async () => {
-    expect(await said('cat /proc/1/cmdline | tr "\\0" " " | cut -c1-10; ls /proc | grep -c "^[0-9]*$"')).toMatch(/^\/dev\/\.init\n[3-6]\n$/);
+    expect(
+      await said('cat /proc/1/cmdline | tr "\\0" " " | cut -c1-10; ls /proc | grep -c "^[0-9]*$"'),
+    ).toMatch(/^\/dev\/\.init\n[3-6]\n$/);
     expect(await said('ls /sys/fs/cgroup 2>/dev/null | wc -l')).toMatch(/^\d+\n$/);
   });
 
   it('runs a setuid program without its owner’s rights', async () => {
-    expect(await said('mkdir s && cp /bin/busybox s/busybox && chmod 4755 s/busybox && ./s/busybox id -u', { user: '1000' })).toBe('1000\n');
+    expect(
+      await said('mkdir s && cp /bin/busybox s/busybox && chmod 4755 s/busybox && ./s/busybox id -u', {
+        user: '1000',
+      }),
+    ).toBe('1000\n');
   });
 
   it('does not reach the host’s loopback, by neither way, nor the metadata address', async () => {
@@ -77,7 +85,9 @@ describe('confinement on crun', () => {
     try {
       for (const network of ['none', 'default'] as const) {
         for (const address of ['127.0.0.1', '10.0.2.2']) {
-          expect(await said(`nc -w 2 ${address} ${port} </dev/null; true`, { network })).not.toContain('reached');
+          expect(await said(`nc -w 2 ${address} ${port} </dev/null; true`, { network })).not.toContain(
+            'reached',
+          );
         }
       }
       // The twin: the same server, from here.
@@ -91,7 +101,9 @@ describe('confinement on crun', () => {
     } finally {
       server.close();
     }
-    const route = await said('ip route; wget -T 2 -q -O - http://169.254.169.254/ 2>&1; true', { network: 'default' });
+    const route = await said('ip route; wget -T 2 -q -O - http://169.254.169.254/ 2>&1; true', {
+      network: 'default',
+    });
     expect(route).toContain('blackhole 169.254.0.0/16');
     expect(route).not.toContain('timed out');
   });

@@ -23,7 +23,7 @@ export interface OciRuntimeOptions {
   readonly runtime: string;
   /** On a disk file system that takes overlays and idmapped mounts (ext4, xfs, btrfs); made 0700. */
   readonly stateDirectory: string;
-  /** On a tmpfs; made 0711, as containers' roots must be reachable by their users. */
+  /** On a tmpfs; made 0700. */
   readonly runtimeDirectory: string;
   /** Left out: /var/run/docker.sock. */
   readonly dockerSocket?: string;
@@ -53,7 +53,6 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
         program ??= seccompProgram({
           runtime: options.runtime,
           directory: join(directories.state, 'seccomp'),
-          scratch: directories.runtime,
           initProgram: init,
           signal,
         });
@@ -119,8 +118,8 @@ function prepareDirectories(directories: Directories): string {
   mkdirSync(directories.state, { recursive: true, mode: 0o700 });
   // A container can leave a setuid file of the owner's in its workspace: nobody else may reach it.
   chmodSync(directories.state, 0o700);
-  mkdirSync(directories.runtime, { recursive: true, mode: 0o711 });
-  chmodSync(directories.runtime, 0o711);
+  mkdirSync(directories.runtime, { recursive: true, mode: 0o700 });
+  chmodSync(directories.runtime, 0o700);
   const binary = initBinaries[process.arch];
   if (binary === undefined) {
     throw engineError('ENGINE_SESSION_FAILED', `there is no init program for ${process.arch}`, {

@@ -22,11 +22,12 @@ cd "$here" || exit 1
 trap '' HUP INT QUIT PIPE TERM
 fail() { printf 'failed %s\n' "$*"; exit 1; }
 
-# The runtime must not see cgroups: it refuses mixed layouts. Ours stay reachable under cg/.
-if [ -d /sys/fs/cgroup ]; then
-  mount --rbind /sys/fs/cgroup cg 2>err || fail "$(cat err)"
-  mount -t tmpfs -o ro,mode=755 tmpfs /sys/fs/cgroup 2>err || fail "$(cat err)"
-fi
+# The runtime must not see cgroups: it refuses mixed layouts. Ours stay reachable under cg/. In their place comes the
+# folder for the containers' roots: the runtime enters those as an unprivileged id, which needs a way that all may go.
+[ -d /sys/fs/cgroup ] || fail 'there is no /sys/fs/cgroup'
+mount --rbind /sys/fs/cgroup cg 2>err || fail "$(cat err)"
+mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /sys/fs/cgroup 2>err || fail "$(cat err)"
+mkdir -m 711 /sys/fs/cgroup/m || fail 'mkdir'
 # An idmapped bind takes its flags from its source (crun 1.8 drops those it is given, as with all writable binds).
 mount -o bind,nosuid,nodev "$state" b 2>err || fail "$(cat err)"
 mount -o bind,ro,nosuid,nodev "$state" r 2>err || fail "$(cat err)"

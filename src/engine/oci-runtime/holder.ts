@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { exited, isAlive, type ProcessIdentity, processIdentity } from '../../kernel/system/index.ts';
 import { engineError } from '../errors.ts';
 import { holderScript } from './holder.sh.ts';
+
+/** Where containers' roots are mounted in the holder's namespace (holder.sh.ts says why there). */
+export const ROOTS = '/sys/fs/cgroup/m';
 
 export interface HolderOptions {
   /** The run's folder on a tmpfs. */
@@ -53,9 +56,10 @@ export class Holder {
     const folder = join(options.runFolder, `h${options.generation}`);
     mkdirSync(folder, { mode: 0o711 });
     chmodSync(folder, 0o711);
-    for (const name of ['m', 'cg', 'b', 'r', 'c', 'l']) mkdirSync(join(folder, name), { mode: 0o711 });
-    for (const name of ['m', 'b', 'r', 'c']) chmodSync(join(folder, name), 0o711);
+    for (const name of ['cg', 'b', 'r', 'c', 'l']) mkdirSync(join(folder, name), { mode: 0o711 });
+    for (const name of ['b', 'r', 'c']) chmodSync(join(folder, name), 0o711);
     mkdirSync(join(folder, 'l', 'empty'));
+    symlinkSync(ROOTS, join(folder, 'm'));
     mkdirSync(join(options.runFolder, 'c'), { recursive: true, mode: 0o700 });
     const script = join(folder, 'holder.sh');
     writeFileSync(script, holderScript, { mode: 0o600 });

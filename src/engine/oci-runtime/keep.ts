@@ -90,15 +90,17 @@ function shellScript(
 set -eu
 export LIBMOUNT_FORCE_MOUNT2=always
 work=$(mktemp -d ${quote(join(host.directories.runtime, 'shell-XXXXXX'))})
-chmod 711 "$work"
-mkdir -m 711 "$work/root" "$work/state"
-trap 'cd /; umount -l "$work/root" "$work/state" 2>/dev/null || :; rm -rf "$work"' EXIT
-[ ! -d /sys/fs/cgroup ] || mount -t tmpfs -o ro tmpfs /sys/fs/cgroup
+mkdir "$work/state"
+trap 'cd /; umount -l "$work/state" 2>/dev/null || :; rm -rf "$work"' EXIT
+# Where all may go, and where the runtime must not see cgroups.
+mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
+root=/sys/fs/cgroup/root
+mkdir "$root"
 mount -o bind,nosuid,nodev ${quote(host.directories.state)} "$work/state"
 cd ${quote(folder)}
 rm -rf work && mkdir work
-mount -t overlay -o "lowerdir=${lowerdir},upperdir=upper,workdir=work" overlay "$work/root"
-sed -e "s|@ROOT@|$work/root|; s|@STATE@|$work/state|g" config.template.json >"$work/config.json"
+mount -t overlay -o "lowerdir=${lowerdir},upperdir=upper,workdir=work" overlay "$root"
+sed -e "s|@ROOT@|$root|; s|@STATE@|$work/state|g" config.template.json >"$work/config.json"
 ${quote(host.runtime)} --root "$work/crun" --cgroup-manager=disabled run --bundle "$work" kept-$$
 `;
 }

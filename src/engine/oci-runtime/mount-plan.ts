@@ -124,7 +124,11 @@ class Planner {
     chownSync(host, this.#inside.uid, this.#inside.gid);
     chmodSync(host, file.mode & 0o777);
     this.#mountPoint(file.path, 'file');
-    this.#bind(file.path, join(this.#sources.filesSeen, String(index)), [file.readOnly ? 'ro' : 'rw', 'nosuid', 'nodev']);
+    this.#bind(file.path, join(this.#sources.filesSeen, String(index)), [
+      file.readOnly ? 'ro' : 'rw',
+      'nosuid',
+      'nodev',
+    ]);
     this.#mounts.push({ path: file.path, host, kind: 'file' });
   }
 

@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Lower } from '../../oci/index.ts';
-import type { Holder } from './holder.ts';
+import { type Holder, ROOTS } from './holder.ts';
 import { containerRoot } from './id-map.ts';
 import type { RunLayout } from './layout.ts';
 
@@ -97,10 +97,11 @@ export class Overlays {
     const name = String(this.#serial);
     this.#serial += 1;
     makeUpper(join(this.#layout.uppers, name));
-    const path = join(this.#holder.folder, 'm', name);
-    mkdirSync(path, { mode: 0o711 });
+    const path = join(ROOTS, name);
+    const reachable = this.#holder.inside(path);
+    mkdirSync(reachable, { mode: 0o711 });
     await this.#holder.mount(name, this.#lowers.get(image) as string);
-    return { name, path, reachable: this.#holder.inside(path) };
+    return { name, path, reachable };
   }
 }
 

@@ -1,7 +1,5 @@
 import { createHash } from 'node:crypto';
 import {
-  chmodSync,
-  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -27,8 +25,6 @@ import { seccompProfile } from './seccomp-profile.ts';
 export async function seccompProgram(options: {
   readonly runtime: string;
   readonly directory: string;
-  /** Reachable for the ids of the map: the runtime enters it as the container's root. */
-  readonly scratch: string;
   readonly initProgram: string;
   readonly signal: AbortSignal;
 }): Promise<string | undefined> {
@@ -43,11 +39,8 @@ export async function seccompProgram(options: {
 
 async function compile(kept: string, options: Parameters<typeof seccompProgram>[0]): Promise<void> {
   mkdirSync(options.directory, { recursive: true, mode: 0o700 });
-  const work = mkdtempSync(join(options.scratch, 'compile-'));
+  const work = mkdtempSync(join(options.directory, 'compile-'));
   try {
-    chmodSync(work, 0o711);
-    mkdirSync(join(work, 'root'));
-    chownSync(join(work, 'root'), containerRoot.uid, containerRoot.gid);
     const config = containerConfig(
       {
         containerId: 'compile',
@@ -70,7 +63,7 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
         sensitive: false,
       },
       {
-        rootfs: join(work, 'root'),
+        rootfs: '/sys/fs/cgroup/root',
         user: { uid: 0, gid: 0, additionalGids: [], home: '/' },
         binds: [],
         networkNamespace: undefined,
@@ -80,7 +73,8 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
     );
     writeFileSync(join(work, 'config.json'), JSON.stringify(config), { mode: 0o600 });
     const script = `
-      [ ! -d /sys/fs/cgroup ] || mount -t tmpfs tmpfs /sys/fs/cgroup || exit 1
+      mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/root || exit 1
+      chown ${containerRoot.uid}:${containerRoot.gid} /sys/fs/cgroup/root
       "$1" --root "$2/state" --cgroup-manager=disabled create --bundle "$2" compile >/dev/null || exit 1
       cp "$2/state/compile/seccomp.bpf" "$2/seccomp.bpf"
       "$1" --root "$2/state" --cgroup-manager=disabled delete --force compile`;

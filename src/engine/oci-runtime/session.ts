@@ -496,7 +496,8 @@ export async function endHolders(layout: RunLayout, options: { readonly patient:
     const file = join(folder, 'holder');
     const group = recordedProcess(file)?.pid;
     if (group === undefined) continue;
-    for (let tries = 0; recordedAlive(file) && options.patient && tries < PATIENCE; tries += 1) await pause(5);
+    for (let tries = 0; recordedAlive(file) && options.patient && tries < PATIENCE; tries += 1)
+      await pause(5);
     // Its shells, timers and slirp4netns are in its process group; containers are not, and have ended.
     for (let tries = 0; groupExists(group) && tries < PATIENCE; tries += 1) {
       if (tries === 0 && recordedAlive(file)) process.kill(-group, 'SIGKILL');
