@@ -168,20 +168,33 @@ function listenForInterrupts(proc: Process): Controls {
   const kill = new AbortController();
   const listeners = new Set<(count: number) => void>();
   let count = 0;
+  const tell = (): void => {
+    for (const listener of listeners) {
+      listener(count);
+    }
+    const reason = kernelError('CANCELLED', 'cancelled', { hint: 'run the command again to go on' });
+    cancel.abort(reason);
+    if (count > 1) {
+      kill.abort(reason);
+    }
+  };
   const interrupt = (): void => {
     count++;
     if (count > 2) {
       proc.exit(130);
     }
-    for (const listener of listeners) {
-      listener(count);
-    }
-    const reason = kernelError('CANCELLED', 'cancelled', { hint: 'run the command again to go on' });
-    (count === 1 ? cancel : kill).abort(reason);
+    tell();
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     proc.on(signal, interrupt);
   }
+  // `run cancel --kill`: what the second signal does, however many came before, and nothing more.
+  proc.on('SIGQUIT', () => {
+    if (count < 2) {
+      count = 2;
+      tell();
+    }
+  });
   return {
     signal: cancel.signal,
     kill: kill.signal,

@@ -29,6 +29,7 @@ export const installationError = errorTable({
   RESUME_UNKNOWN_STEP: { exit: 51, summary: 'a step ended unknown and is not idempotent' },
   STEP_NOT_FOUND_IN_PLAN: { exit: 2, summary: 'the action has no such step' },
   STEP_NEEDS_OUTPUTS: { exit: 68, summary: 'a step run alone needs outputs that no run has made' },
+  RUN_OTHER_ENGINE: { exit: 67, summary: 'an interrupted run was made by another engine' },
   RUN_NOT_FOUND: { exit: 67, summary: 'there is no such run' },
   RUN_NOT_RUNNING: { exit: 67, summary: 'the run has ended already' },
 });

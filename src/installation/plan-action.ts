@@ -110,5 +110,9 @@ function onlyStep(plan: Plan, id: string, outputs: ReadonlyMap<string, KnownValu
       },
     );
   }
-  return { ...plan, steps: steps.map((step) => ({ ...step, needs: [] })) };
+  const ids = new Set(steps.map((step) => step.id));
+  const consents = plan.consents
+    .map((consent) => ({ ...consent, steps: consent.steps.filter((step) => ids.has(step)) }))
+    .filter((consent) => consent.steps.length > 0);
+  return { ...plan, only: id, consents, steps: steps.map((step) => ({ ...step, needs: [] })) };
 }

@@ -1,65 +1,106 @@
-import type { InstallationKey, Run } from '../state/index.ts';
-import { installationError } from './errors.ts';
-import { isInstalled } from './rules.ts';
-import { takeOver } from './takeover.ts';
-import type { ActionDeps } from './types.ts';
-import { removeBaseline } from './workspace.ts';
+import type { Plan } from '../plan/index.ts';
+import type { Installation, Run } from '../state/index.ts';
+import type { LoadedBundle } from './bundle-source.ts';
+import { isAlone } from './resume.ts';
+import type { ActionDeps, ActionRequest } from './types.ts';
 
-/**
- * Forgets an installation: records, outputs, state, volumes and kept workspaces. Only after a successful uninstall,
- * unless forced (Porter's rule).
- *
- * @throws INSTALLATION_NOT_FOUND, INSTALLATION_EXISTS
- */
-export async function deleteInstallation(
-  key: InstallationKey,
-  deps: ActionDeps,
-  options: { readonly force: boolean },
-): Promise<void> {
-  await using _lock = await deps.state.lock(key, 'exclusive', { runId: '', action: 'delete' });
-  const installation = await deps.state.getInstallation(key);
-  if (installation === undefined) {
-    throw installationError('INSTALLATION_NOT_FOUND', `there is no installation ${key.name}`, {
-      hint: 'list them with: skycap list',
-    });
-  }
-  await takeOver(key, deps);
-  const hasRun = isInstalled(await deps.state.getInstallation(key));
-  if (hasRun && !options.force) {
-    throw installationError('INSTALLATION_EXISTS', `${key.name} is still installed`, {
-      hint: `uninstall it first with: skycap uninstall ${key.name}; --force forgets it all the same and leaves what it made`,
-    });
-  }
-  const cleaning = { signal: AbortSignal.timeout(60_000), emit: deps.emit };
-  for (const run of await deps.state.listRuns({ installationId: installation.id }))
-    await forgetWorkspace(run, deps);
-  await deps.engine.removeVolumes(installation.id, cleaning);
-  await deps.state.deleteInstallation(key);
+/** The installation as its last run left it. `step run` makes nothing installed or uninstalled. */
+export function endedInstallation(installation: Installation, run: Run, at: Date): Installation {
+  const now = at.toISOString();
+  const succeeded = run.state === 'succeeded' && !isAlone(run);
+  return {
+    ...installation,
+    status: {
+      ...installation.status,
+      modified: now,
+      resultStatus: run.state,
+      ...(succeeded
+        ? {
+            ...(installation.bundle.version === undefined
+              ? {}
+              : { bundleVersion: installation.bundle.version }),
+            bundleDigest: run.bundleDigest,
+          }
+        : {}),
+      ...(succeeded && run.action === 'install' ? { installed: now } : {}),
+      ...(succeeded && run.action === 'uninstall' ? { uninstalled: now } : {}),
+    },
+  };
 }
 
-/** Removes ended runs by age and count; the last of each installation stays. */
-export async function pruneRuns(
+/** What an action that modifies nothing works on: the revision of the last one that did (CNAB, claims). */
+export async function lastRevision(
+  installation: Installation | undefined,
   deps: ActionDeps,
-  options: { readonly namespace?: string; readonly olderThanMs: number; readonly keep: number },
-): Promise<readonly Run[]> {
-  const runs = await deps.state.listRuns(
-    options.namespace === undefined ? {} : { namespace: options.namespace },
+  otherwise: string,
+): Promise<string> {
+  const id = installation?.status.runId;
+  return (id === undefined ? undefined : (await deps.state.getRun(id))?.revision) ?? otherwise;
+}
+
+/** After a fault of the engine or of ours: no step goes on, and nobody has to look for its container. */
+export async function closeSteps(run: Run, deps: Pick<ActionDeps, 'state'>): Promise<Run> {
+  const steps = run.steps.map((step) =>
+    step.state === 'running' ? { ...step, state: 'errored' as const } : step,
   );
-  const oldest = deps.now().getTime() - options.olderThanMs;
-  const byInstallation = Map.groupBy(runs, (run) => run.installationId);
-  const gone: Run[] = [];
-  for (const own of byInstallation.values()) {
-    const ended = own.filter((run) => run.state !== 'running' && run.state !== 'pending');
-    const candidates = ended.slice(0, Math.max(0, ended.length - Math.max(1, options.keep)));
-    gone.push(...candidates.filter((run) => Date.parse(run.finished ?? run.created) <= oldest));
+  for (const intent of await deps.state.listIntents({ namespace: run.namespace, name: run.installation })) {
+    if (intent.runId === run.id) await deps.state.clearIntent(intent.containerId);
   }
-  for (const run of gone) await forgetWorkspace(run, deps);
-  await deps.state.deleteRuns(gone.map((run) => run.id));
-  return gone;
+  return { ...run, steps };
 }
 
-async function forgetWorkspace(run: Run, deps: ActionDeps): Promise<void> {
-  if (run.state === 'succeeded' || run.engine !== deps.engine.name) return;
-  await deps.engine.sweep(run.id, { signal: AbortSignal.timeout(60_000), emit: deps.emit });
-  await removeBaseline(deps.directory, run.id);
+export function startedEvent(plan: Plan, { runId, engine }: { runId: string; engine: string }) {
+  return {
+    type: 'run.started' as const,
+    runId,
+    namespace: plan.installation.namespace,
+    installation: plan.installation.name,
+    action: plan.action,
+    bundle: plan.bundle.name,
+    version: plan.bundle.version,
+    engine,
+    steps: plan.steps.map((step) => ({
+      id: step.id,
+      description: 'value' in step.description ? String(step.description.value) : step.description.template,
+      image: plan.images[step.image]?.image.reference ?? step.image,
+    })),
+  };
+}
+
+export function startedInstallation(
+  request: ActionRequest,
+  context: {
+    readonly before: Installation | undefined;
+    readonly installationId: string;
+    readonly loaded: LoadedBundle;
+    readonly plan: Plan;
+    readonly remembered: Installation['parameters'];
+    readonly runId: string;
+    readonly started: string;
+  },
+): Installation {
+  const { before, plan, started, runId } = context;
+  const sources = Object.fromEntries(
+    Object.entries(request.credentials)
+      .filter(([, source]) => source.kind !== 'value')
+      .map(([name, source]) => [name, source.kind]),
+  );
+  return {
+    id: context.installationId,
+    ...request.key,
+    labels: { ...before?.labels, ...request.labels },
+    custom: before?.custom ?? {},
+    bundle: { version: plan.bundle.version, digest: plan.bundle.digest, file: request.source.file },
+    parameters: context.remembered,
+    credentialSources: { ...before?.credentialSources, ...sources },
+    status: {
+      ...before?.status,
+      created: before?.status.created ?? started,
+      modified: started,
+      runId,
+      resultId: runId,
+      action: request.action,
+      resultStatus: 'running',
+    },
+  };
 }

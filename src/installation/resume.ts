@@ -1,15 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
+import { didYouMean } from '../document/index.ts';
 import type { Plan } from '../plan/index.ts';
 import type { Installation, InstallationKey, Run, StepRecord, StoredValue } from '../state/index.ts';
 import { installationError } from './errors.ts';
 import type { ActionDeps, ActionRequest } from './types.ts';
-import { removeBaseline } from './workspace.ts';
+import { hasBaseline, removeBaseline } from './workspace.ts';
 
 const keptForMs = 7 * 24 * 60 * 60 * 1000;
 
 export interface ResumedRun {
   readonly runId: string;
-  readonly hasWorkspace: boolean;
+  /** The run whose workspace is still there; undefined: it is filled anew, with the saved state. */
+  readonly workspaceOf: string | undefined;
   /** Steps that stay as they are, by id. */
   readonly finished: ReadonlyMap<string, StepRecord>;
   /** @throws RESUME_CHANGED, RESUME_UNKNOWN_STEP */
@@ -24,7 +26,7 @@ export async function resumedRun(
 ): Promise<ResumedRun> {
   const runs =
     installation === undefined ? [] : await deps.state.listRuns({ installationId: installation.id });
-  const last = runs.findLast((run) => run.action === request.action);
+  const last = runs.findLast((run) => run.action === request.action && !isAlone(run));
   if (last === undefined || last.state === 'succeeded') {
     const why =
       last === undefined
@@ -38,15 +40,44 @@ export async function resumedRun(
       .filter((step) => step.state === 'succeeded' || step.state === 'skipped')
       .map((step) => [step.id, step]),
   );
+  const hasBegun = steps.some((step) => step.state !== 'pending');
   return {
     runId: last.id,
-    hasWorkspace: steps.some((step) => step.state !== 'pending'),
+    workspaceOf: hasBegun ? await keptWorkspace(runs, last, deps) : undefined,
     finished,
     check(plan, parameters) {
+      checkRerun(request, plan);
       checkUnchanged(request, last, { plan, parameters });
       checkUnknown(request, plan, steps);
     },
   };
+}
+
+/** `step run` neither begins nor ends its action. */
+export function isAlone(run: Run): boolean {
+  return (JSON.parse(run.plan) as Plan).only !== undefined;
+}
+
+/** A resumed run that could not begin has left the workspace with the run before it. */
+async function keptWorkspace(runs: readonly Run[], last: Run, deps: ActionDeps): Promise<string | undefined> {
+  for (const run of runs.toReversed()) {
+    if (run.action !== last.action || isAlone(run)) continue;
+    if (run.state === 'succeeded') return undefined;
+    if (run.engine === deps.engine.name && (await hasBaseline(deps.directory, run.id))) return run.id;
+  }
+  return undefined;
+}
+
+function checkRerun(request: ActionRequest, plan: Plan): void {
+  const names = new Set(plan.steps.flatMap((step) => [step.id, step.name]));
+  const unknown = request.rerun.find((name) => !names.has(name));
+  if (unknown === undefined) return;
+  const near = didYouMean(unknown, [...names]);
+  throw installationError(
+    'STEP_NOT_FOUND_IN_PLAN',
+    `--rerun ${unknown}: ${plan.action} of ${plan.bundle.name} has no such step`,
+    { hint: near === undefined ? `it has ${[...names].join(', ')}` : `did you mean ${near}?` },
+  );
 }
 
 function checkUnchanged(
@@ -119,17 +150,10 @@ export async function sweepKeptWorkspaces(
   const oldest = deps.now().getTime() - keptForMs;
   for (const run of runs) {
     if (run.id === now.runId || run.state === 'running' || run.state === 'succeeded') continue;
+    if (run.engine !== deps.engine.name) continue;
     if (!now.succeeded && Date.parse(run.finished ?? run.created) > oldest) continue;
-    if (!(await hasKept(deps, run.id))) continue;
+    if (!(await hasBaseline(deps.directory, run.id))) continue;
     await deps.engine.sweep(run.id, { signal: AbortSignal.timeout(60_000), emit: deps.emit });
     await removeBaseline(deps.directory, run.id);
   }
-}
-
-async function hasKept(deps: ActionDeps, runId: string): Promise<boolean> {
-  const { access } = await import('node:fs/promises');
-  return access(`${deps.directory}/${runId}.json`).then(
-    () => true,
-    () => false,
-  );
 }

@@ -53,6 +53,24 @@ export function checkAllowed(installation: Installation | undefined, name: strin
   }
 }
 
+/** @throws INSTALLATION_NOT_FOUND */
+export function checkExists(installation: Installation | undefined, name: string, what: string): void {
+  if (installation !== undefined) return;
+  throw installationError(
+    'INSTALLATION_NOT_FOUND',
+    `there is no installation ${name}, and ${what} works on one`,
+    {
+      hint: 'install it first; skycap list shows what there is',
+    },
+  );
+}
+
+/** Its last action was an uninstall that succeeded (Porter's rule for deleting its records). */
+export function isUninstalled(installation: Installation | undefined): boolean {
+  const status = installation?.status;
+  return status?.action === 'uninstall' && status.resultStatus === 'succeeded';
+}
+
 function notInstalled(name: string, installation: Installation | undefined): string {
   if (installation === undefined) return `there is no installation ${name}`;
   const { resultStatus, action } = installation.status;

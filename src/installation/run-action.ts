@@ -10,14 +10,16 @@ import { type LoadedBundle, loadBundleSource } from './bundle-source.ts';
 import { resolveCredentials } from './credentials.ts';
 import { installationError } from './errors.ts';
 import { planAction } from './plan-action.ts';
+import { closeSteps, endedInstallation, lastRevision, startedEvent, startedInstallation } from './records.ts';
 import { type ResumedRun, resumedRun, sweepKeptWorkspaces } from './resume.ts';
-import { checkAllowed, checkName } from './rules.ts';
-import { takeOver } from './takeover.ts';
+import { checkAllowed, checkExists, checkName } from './rules.ts';
+import { takeOver, takeOverIfAlone } from './takeover.ts';
 import type { ActionDeps, ActionRequest, ActionResult } from './types.ts';
 import {
   fillWorkspace,
   readBaseline,
   removeBaseline,
+  savedOutside,
   saveWorkspaceState,
   writeBaseline,
 } from './workspace.ts';
@@ -49,9 +51,11 @@ export async function runAction(request: ActionRequest, deps: ActionDeps): Promi
   const runId = ulid(deps.now().getTime());
   const declared = loaded.bundle.customActions.find((action) => action.name === request.action);
   const mode = (declared?.modifies ?? true) ? 'exclusive' : 'shared';
+  if (mode === 'shared') await takeOverIfAlone(request, deps, runId);
   await using _lock = await deps.state.lock(request.key, mode, { runId, action: request.action });
   failpoint('lock');
   if (mode === 'exclusive') await takeOver(request.key, deps);
+  deps.signal.throwIfAborted();
   return await runLocked(request, deps, { loaded, runId });
 }
 
@@ -64,7 +68,9 @@ async function runLocked(
   const before = await state.getInstallation(request.key);
   const declared = loaded.bundle.customActions.find((action) => action.name === request.action);
   const resumed = request.resume ? await resumedRun(request, deps, before) : undefined;
-  if (resumed === undefined && request.only === undefined) {
+  if (request.only !== undefined) {
+    checkExists(before, request.key.name, `step run ${request.only}`);
+  } else if (resumed === undefined) {
     checkAllowed(before, request.key.name, {
       action: request.action,
       modifies: declared?.modifies ?? true,
@@ -84,7 +90,7 @@ async function runLocked(
   resumed?.check(plan, remembered);
   const credentials = await resolveCredentials(request, deps, plan);
   const started = deps.now().toISOString();
-  const revision = plan.modifies ? ulid(deps.now().getTime()) : (before?.status.runId ?? runId);
+  const revision = plan.modifies ? ulid(deps.now().getTime()) : await lastRevision(before, deps, runId);
   const installation = startedInstallation(request, {
     before,
     installationId,
@@ -108,7 +114,10 @@ async function runLocked(
     plan: JSON.stringify(plan),
     bundleDigest: digest,
     parameters: remembered,
-    steps: plan.steps.map(pendingRecord),
+    // With what is kept from the start: a run that cannot begin must not forget what was done before it.
+    steps: plan.steps.map(
+      (step) => (step.always ? undefined : resumed?.finished.get(step.id)) ?? pendingRecord(step),
+    ),
   };
   await state.putInstallation(installation);
   await state.putRun(run);
@@ -141,22 +150,29 @@ async function runLocked(
   } catch (cause) {
     const message = isSkycapError(cause) ? cause.message : 'a fault of Skycap itself';
     const aborted = deps.signal.aborted;
+    const recorded = await state.getRun(runId).catch(() => undefined);
     run = {
-      ...((await state.getRun(runId)) ?? run),
+      ...(recorded ?? run),
       state: aborted ? 'aborted' : 'errored',
       message,
       finished: deps.now().toISOString(),
       ...(isSkycapError(cause) ? { errorCode: cause.code } : {}),
     };
-    await state.putRun(run);
-    await state.putInstallation(endedInstallation(installation, run, deps));
     emit({
       type: 'run.finished',
       runId,
-      state: aborted ? 'aborted' : 'errored',
+      state: run.state === 'aborted' ? 'aborted' : 'errored',
       durationMs: Math.round(performance.now() - clock),
       message,
     });
+    try {
+      await log.flush();
+      run = await closeSteps(run, deps);
+      await state.putRun(run);
+      await state.putInstallation(endedInstallation(installation, run, deps.now()));
+    } catch {
+      // The first error counts; a record that cannot be written is closed by the next command.
+    }
     throw cause;
   }
   run = {
@@ -176,7 +192,7 @@ async function runLocked(
   });
   await log.flush();
   await state.putRun(run);
-  const ended = endedInstallation(installation, run, deps);
+  const ended = endedInstallation(installation, run, deps.now());
   await state.putInstallation(ended);
   failpoint('close');
   return { kind: 'ran', plan, run, installation: ended, result };
@@ -205,7 +221,7 @@ async function runInSession(
     await afterUninstall(deps, plan, installationId);
     return { state: 'succeeded', steps: [], outputs: parts.outputs, carried: [] };
   }
-  const { executePlan } = await loadRun();
+  const { carriedOutputs, executePlan, mergeCarried } = await loadRun();
   const images = Object.fromEntries(Object.entries(plan.images).map(([name, { image }]) => [name, image]));
   const session = await deps.engine.open(
     {
@@ -213,16 +229,21 @@ async function runInSession(
       installationId,
       images,
       network: Object.values(plan.images).some((image) => image.network === 'default'),
-      ...(resumed?.hasWorkspace === true ? { workspaceOf: resumed.runId } : {}),
+      ...(resumed?.workspaceOf === undefined ? {} : { workspaceOf: resumed.workspaceOf }),
     },
     { signal, emit },
   );
-  let keepWorkspace = true;
+  // Nothing is worth keeping before the steps could begin, but what an earlier run left.
+  let hasSucceeded = false;
+  let keepWorkspace = resumed?.workspaceOf !== undefined;
   try {
     const workspace = { plan, session, state: deps.state, installationId, emit };
-    let baseline = resumed?.hasWorkspace === true ? await readBaseline(deps.directory, resumed.runId) : {};
+    let baseline = {};
     let carried: RunCarried = [];
-    if (resumed?.hasWorkspace !== true) {
+    if (resumed?.workspaceOf !== undefined) {
+      baseline = await readBaseline(deps.directory, resumed.workspaceOf);
+      carried = mergeCarried(await savedOutside(workspace), carriedOutputs(plan, parts.outputs));
+    } else {
       const filled = await fillWorkspace(workspace, {
         folder: request.source.directory,
         files: await listBundleFiles(request.source.directory),
@@ -236,6 +257,8 @@ async function runInSession(
       carried = filled.carried;
     }
     await writeBaseline(deps.directory, runId, baseline);
+    if (resumed?.workspaceOf !== undefined) await removeBaseline(deps.directory, resumed.workspaceOf);
+    keepWorkspace = true;
     const save = (files: RunCarried) =>
       saveWorkspaceState(workspace, { id: runId, baseline, carried: files });
     const result = await executePlan(
@@ -270,23 +293,29 @@ async function runInSession(
       },
     );
     failpoint('state save');
-    if (plan.modifies && !(plan.action === 'uninstall' && result.state === 'succeeded'))
-      await save(result.carried);
-    keepWorkspace = result.state !== 'succeeded';
+    if (plan.modifies && !(isUninstall(plan) && result.state === 'succeeded')) await save(result.carried);
+    hasSucceeded = result.state === 'succeeded';
+    keepWorkspace = !hasSucceeded;
     return result;
   } finally {
     await session.close({ keepWorkspace });
     if (!keepWorkspace) await removeBaseline(deps.directory, runId);
-    await sweepKeptWorkspaces(request.key, deps, { succeeded: !keepWorkspace, runId });
-    if (!keepWorkspace) await afterUninstall(deps, plan, installationId);
+    // A look at the installation, or one step of it, is no success that makes the failed run's workspace useless.
+    const succeeded = hasSucceeded && plan.modifies && plan.only === undefined;
+    await sweepKeptWorkspaces(request.key, deps, { succeeded, runId });
+    if (hasSucceeded) await afterUninstall(deps, plan, installationId);
   }
 }
 
 /** A successful uninstall leaves the records and nothing else. */
 async function afterUninstall(deps: ActionDeps, plan: Plan, installationId: string): Promise<void> {
-  if (plan.action !== 'uninstall') return;
+  if (!isUninstall(plan)) return;
   await deps.state.deleteState(installationId);
   await deps.engine.removeVolumes(installationId, { signal: AbortSignal.timeout(60_000), emit: deps.emit });
+}
+
+function isUninstall(plan: Plan): boolean {
+  return plan.action === 'uninstall' && plan.only === undefined;
 }
 
 type RunCarried = RunResult['carried'];
@@ -319,83 +348,4 @@ function checkConsents(plan: Plan): void {
       details: { consents: missing },
     },
   );
-}
-
-function startedEvent(plan: Plan, { runId, engine }: { runId: string; engine: string }) {
-  return {
-    type: 'run.started' as const,
-    runId,
-    namespace: plan.installation.namespace,
-    installation: plan.installation.name,
-    action: plan.action,
-    bundle: plan.bundle.name,
-    version: plan.bundle.version,
-    engine,
-    steps: plan.steps.map((step) => ({
-      id: step.id,
-      description: 'value' in step.description ? String(step.description.value) : step.description.template,
-      image: plan.images[step.image]?.image.reference ?? step.image,
-    })),
-  };
-}
-
-function startedInstallation(
-  request: ActionRequest,
-  context: {
-    readonly before: Installation | undefined;
-    readonly installationId: string;
-    readonly loaded: LoadedBundle;
-    readonly plan: Plan;
-    readonly remembered: Installation['parameters'];
-    readonly runId: string;
-    readonly started: string;
-  },
-): Installation {
-  const { before, plan, started, runId } = context;
-  const sources = Object.fromEntries(
-    Object.entries(request.credentials)
-      .filter(([, source]) => source.kind !== 'value')
-      .map(([name, source]) => [name, source.kind]),
-  );
-  return {
-    id: context.installationId,
-    ...request.key,
-    labels: { ...before?.labels, ...request.labels },
-    custom: before?.custom ?? {},
-    bundle: { version: plan.bundle.version, digest: plan.bundle.digest, file: request.source.file },
-    parameters: context.remembered,
-    credentialSources: { ...before?.credentialSources, ...sources },
-    status: {
-      ...before?.status,
-      created: before?.status.created ?? started,
-      modified: started,
-      runId,
-      resultId: runId,
-      action: request.action,
-      resultStatus: 'running',
-    },
-  };
-}
-
-function endedInstallation(installation: Installation, run: Run, deps: ActionDeps): Installation {
-  const now = deps.now().toISOString();
-  const succeeded = run.state === 'succeeded';
-  return {
-    ...installation,
-    status: {
-      ...installation.status,
-      modified: now,
-      resultStatus: run.state,
-      ...(succeeded
-        ? {
-            ...(installation.bundle.version === undefined
-              ? {}
-              : { bundleVersion: installation.bundle.version }),
-            bundleDigest: run.bundleDigest,
-          }
-        : {}),
-      ...(succeeded && run.action === 'install' ? { installed: now } : {}),
-      ...(succeeded && run.action === 'uninstall' ? { uninstalled: now } : {}),
-    },
-  };
 }

@@ -24,13 +24,17 @@ export async function* restorableState(
 }
 
 /** Contents of the regular files in a tar stream, by path; for a few small files. */
-export async function tarFiles(archive: AsyncIterable<Uint8Array>): Promise<ReadonlyMap<string, Uint8Array>> {
+export async function tarFiles(
+  archive: AsyncIterable<Uint8Array>,
+  isWanted: (path: string) => boolean = () => true,
+): Promise<ReadonlyMap<string, Uint8Array>> {
   const files = new Map<string, Uint8Array>();
   for await (const { entry, body } of entriesOf(archive)) {
-    if (entry.type !== 'file') continue;
+    const path = Buffer.from(entry.path, 'latin1').toString('utf8');
+    if (entry.type !== 'file' || !isWanted(path)) continue;
     const chunks: Uint8Array[] = [];
     for await (const chunk of body) chunks.push(chunk);
-    files.set(Buffer.from(entry.path, 'latin1').toString('utf8'), Buffer.concat(chunks));
+    files.set(path, Buffer.concat(chunks));
   }
   return files;
 }

@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { ContainerFile, Session, WorkspaceEntry } from '../engine/index.ts';
 import type { Emit } from '../kernel/index.ts';
@@ -99,7 +99,21 @@ async function restoreState(
   }
   const outside = await tarFiles(await parts.session.workspace.get([outsideFolder]));
   await parts.session.workspace.remove([outsideFolder]);
-  return [...outside].map(([path, content]) => ({
+  return outsideFiles(outside);
+}
+
+/** Saved files that lie outside the workspace, for a run that goes on in the workspace of an earlier one. */
+export async function savedOutside(
+  parts: Pick<WorkspaceParts, 'plan' | 'state' | 'installationId'>,
+): Promise<readonly ContainerFile[]> {
+  if (parts.plan.state.kind !== 'paths') return [];
+  const saved = await parts.state.loadState(parts.installationId);
+  if (saved === undefined) return [];
+  return outsideFiles(await tarFiles(saved, (path) => path.startsWith(`${outsideFolder}/`)));
+}
+
+function outsideFiles(files: ReadonlyMap<string, Uint8Array>): readonly ContainerFile[] {
+  return [...files].map(([path, content]) => ({
     path: path.slice(outsideFolder.length),
     content,
     mode: 0o600,
@@ -117,7 +131,9 @@ export async function saveWorkspaceState(
   if (plan.state.kind === 'off') return;
   if (plan.state.kind === 'paths') {
     const own = plan.state.paths.map((entry) => entry.path);
-    const outside = run.carried.filter((file) => own.includes(file.path));
+    const outside = run.carried.filter((file) =>
+      own.some((path) => file.path === path || file.path.startsWith(`${path}/`)),
+    );
     if (outside.length > 0) {
       await session.workspace.put(
         asAsync(
@@ -185,6 +201,14 @@ export async function readBaseline(directory: string, runId: string): Promise<Ba
     // Killed before it was written: no step had begun, so nothing was changed that anybody misses.
     return {};
   }
+}
+
+/** Whether a run left its workspace: the baseline is written once it is filled and goes with it. */
+export async function hasBaseline(directory: string, runId: string): Promise<boolean> {
+  return access(join(directory, `${runId}.json`)).then(
+    () => true,
+    () => false,
+  );
 }
 
 export async function removeBaseline(directory: string, runId: string): Promise<void> {

@@ -31,6 +31,8 @@ export interface Plan {
   readonly outputs: readonly PlanOutput[];
   readonly state: PlanState;
   readonly steps: readonly PlanStep[];
+  /** Of `step run`: the step that runs alone. The action as such is then neither begun nor done. */
+  readonly only?: string;
   /** Consents that this plan needs, granted or not; an ungranted one stops the run before it starts. */
   readonly consents: readonly PlanConsent[];
 }

@@ -18,7 +18,7 @@ const mostTotalBytes = 1024 * 1024 * 1024;
 export interface CollectedOutputs {
   readonly outputs: ReadonlyMap<string, KnownValue>;
   /** Files outside the workspace that the step created or changed; later containers find them. */
-  readonly carried: readonly ContainerFile[];
+  readonly changed: readonly ContainerFile[];
   /** The first output that could not be had. */
   readonly error?: SkycapError;
 }
@@ -49,6 +49,7 @@ export async function collectOutputs(
     readonly session: Session;
     readonly containerId: string;
     readonly printed: StepOutput;
+    /** Files outside the workspace as the container found them when it started. */
     readonly carried: readonly ContainerFile[];
   },
 ): Promise<CollectedOutputs> {
@@ -102,12 +103,14 @@ export async function collectOutputs(
       output.sensitive,
     );
   }
-  const carried = files.filter((file) =>
-    outside.some((path) => file.path === path || file.path.startsWith(`${path}/`)),
+  const changed = files.filter(
+    (file) =>
+      outside.some((path) => file.path === path || file.path.startsWith(`${path}/`)) &&
+      !isUnchanged(file, source.carried),
   );
   return {
     outputs,
-    carried: mergeCarried(source.carried, carried, plan),
+    changed: changed.map((file) => carriedFile(file, plan)),
     ...(error === undefined ? {} : { error }),
   };
 }
@@ -121,25 +124,31 @@ function isUnchanged(file: CollectedFile, carried: readonly ContainerFile[]): bo
   return before !== undefined && Buffer.compare(before.content, file.content) === 0;
 }
 
-function mergeCarried(
-  before: readonly ContainerFile[],
-  now: readonly CollectedFile[],
-  plan: Plan,
-): readonly ContainerFile[] {
-  const sensitive = new Set(
-    plan.outputs
-      .filter((output) => output.sensitive && output.path !== undefined)
-      .map((output) => containerPath(output.path ?? '')),
+function carriedFile(file: Pick<CollectedFile, 'path' | 'content' | 'mode'>, plan: Plan): ContainerFile {
+  const sensitive = plan.outputs.some(
+    (output) => output.sensitive && output.path !== undefined && containerPath(output.path) === file.path,
   );
-  const kept = before.filter((file) => !now.some((other) => other.path === file.path));
-  return [
-    ...kept,
-    ...now.map((file) => ({
-      path: file.path,
-      content: file.content,
-      mode: file.mode,
-      sensitive: sensitive.has(file.path),
-      readOnly: false,
-    })),
-  ];
+  return { path: file.path, content: file.content, mode: file.mode, sensitive, readOnly: false };
+}
+
+/** Later files win; steps that ran side by side each add what they changed. */
+export function mergeCarried(
+  before: readonly ContainerFile[],
+  changed: readonly ContainerFile[],
+): readonly ContainerFile[] {
+  return [...before.filter((file) => !changed.some((other) => other.path === file.path)), ...changed];
+}
+
+/** Outputs outside the workspace that earlier steps of a resumed run made, as files for the containers to come. */
+export function carriedOutputs(
+  plan: Plan,
+  outputs: ReadonlyMap<string, KnownValue>,
+): readonly ContainerFile[] {
+  return plan.outputs.flatMap((output) => {
+    const known = outputs.get(output.name);
+    if (known === undefined || output.path === undefined) return [];
+    const path = containerPath(output.path);
+    if (path.startsWith(`${workspacePath}/`)) return [];
+    return [carriedFile({ path, content: known.bytes, mode: 0o644 }, plan)];
+  });
 }

@@ -1,6 +1,6 @@
 import { createRedactor, failpoint, type Redactor, type SkycapError } from '../kernel/index.ts';
 import type { KnownValue, PlanStep } from '../plan/index.ts';
-import type { RunState } from '../state/index.ts';
+import type { RunState, StepState } from '../state/index.ts';
 import { containerPath, isInWorkspace } from './collect.ts';
 import { runError } from './errors.ts';
 import { outputValue } from './extract.ts';
@@ -55,8 +55,8 @@ export async function executePlan(request: RunRequest, hooks: RunHooks): Promise
     const wasCancelled = stopping.signal.aborted;
     const cells = cellAborts.get(step.name) ?? new AbortController();
     cellAborts.set(step.name, cells);
-    const signal =
-      wasCancelled && step.always ? alwaysTime.signal : AbortSignal.any([request.signal, cells.signal]);
+    const ending = wasCancelled && step.always ? alwaysTime.signal : request.signal;
+    const signal = AbortSignal.any([ending, cells.signal]);
     await records.update(step.id, { state: 'running' });
     const promise = runStep(request, step, {
       records,
@@ -64,10 +64,10 @@ export async function executePlan(request: RunRequest, hooks: RunHooks): Promise
       redactor,
       signals: { signal, kill: request.kill },
     });
-    running.set(
-      step.id,
-      promise.then((outcome) => ({ step, outcome })),
-    );
+    const ended = promise.then((outcome) => ({ step, outcome }));
+    // It may fail before the loop comes to wait for it.
+    ended.catch(() => {});
+    running.set(step.id, ended);
   };
 
   try {
@@ -106,13 +106,14 @@ export async function executePlan(request: RunRequest, hooks: RunHooks): Promise
     // An exception must not leave containers that nobody waits for.
     if (running.size > 0) {
       for (const controller of cellAborts.values()) controller.abort();
+      alwaysTime.abort();
       await Promise.allSettled(running.values());
     }
   }
 
   const missing = await finalOutputs(request, values, {
     hooks,
-    hasFailed: firstError !== undefined || request.signal.aborted,
+    isWhole: plan.only === undefined && records.all().every((record) => isDone(record.state)),
   });
   const failure = firstError ?? missing;
   return {
@@ -156,11 +157,14 @@ function verdictOf(
   return { state: failure.state as RunResult['state'], error: failure.error };
 }
 
-/** Bundle outputs that lie in the workspace are read at the end; one that is missing and has no default is an error. */
-async function finalOutputs(
-  request: RunRequest,
-  values: RunValues,
-  { hooks, hasFailed }: { readonly hooks: RunHooks; readonly hasFailed: boolean },
+/**
+ * Bundle outputs that lie in the workspace are read at the end; one that is missing and has no default is an error
+ * where all steps ran that could have written it (`isWhole`).
+ */
+export async function finalOutputs(
+  request: Pick<RunRequest, 'plan' | 'state' | 'installationId' | 'runId' | 'emit'>,
+  values: Pick<RunValues, 'outputs'>,
+  { hooks, isWhole }: { readonly hooks: Pick<RunHooks, 'readWorkspace'>; readonly isWhole: boolean },
 ): Promise<{ error: SkycapError; state: RunState } | undefined> {
   const { plan } = request;
   const inWorkspace = plan.outputs.filter(
@@ -184,7 +188,7 @@ async function finalOutputs(
         bytes: new TextEncoder().encode(text),
         sensitive: output.sensitive,
       });
-    } else if (!hasFailed) {
+    } else if (isWhole) {
       firstError ??= runError(
         'OUTPUT_MISSING',
         `no step wrote the output ${output.name}, and it has no default`,
@@ -198,6 +202,11 @@ async function finalOutputs(
   await recordOutputs(request, undefined, found);
   failpoint('outputs');
   return firstError === undefined ? undefined : { error: firstError, state: 'failed' };
+}
+
+/** Nothing is missing of a step in this state. */
+function isDone(state: StepState): boolean {
+  return state === 'succeeded' || state === 'skipped';
 }
 
 function relativePath(path: string): string {

@@ -48,7 +48,7 @@ function overTest(steps: readonly PlanStep[], progress: Progress): (id: string) 
       (progress.stopping &&
         state === 'pending' &&
         step !== undefined &&
-        !step.always &&
+        (!step.always || cellGroupFailed(step, steps, progress)) &&
         step.needs.every(isOver));
     known.set(id, over);
     return over;

@@ -64,6 +64,11 @@ export class StepOutput {
     return Buffer.concat(this.#raw[stream]);
   }
 
+  /** From here on this value is masked in what is shown, what is held back included. */
+  mask(name: string, value: Uint8Array): void {
+    this.#redactor.add({ name, value });
+  }
+
   /** Shows what was held (the redactor knows the step's own sensitive outputs by now) and the unfinished last lines. */
   end(): void {
     if (this.#held !== undefined) {

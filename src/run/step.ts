@@ -1,9 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Json } from '../document/index.ts';
 import type { ContainerExit, ContainerFile, ContainerRun } from '../engine/index.ts';
 import { failpoint, isSkycapError, type Redactor, type SkycapError } from '../kernel/index.ts';
-import { type BoundStep, bind, type Known, type KnownValue, type PlanStep } from '../plan/index.ts';
+import {
+  type BoundStep,
+  bind,
+  type Known,
+  type KnownValue,
+  type Plan,
+  type PlanStep,
+} from '../plan/index.ts';
 import type { StepState } from '../state/index.ts';
-import { collectOutputs, pathsOutside } from './collect.ts';
+import { type CollectedOutputs, collectOutputs, mergeCarried, pathsOutside } from './collect.ts';
 import { runError } from './errors.ts';
 import type { StepRecords } from './records.ts';
 import { StepOutput } from './step-output.ts';
@@ -40,8 +48,9 @@ export async function runStep(
     readonly redactor: Redactor;
   },
 ): Promise<StepOutcome> {
-  const { records } = context;
+  const { records, signals } = context;
   const started = performance.now();
+  let intent: string | undefined;
   const finish = async (
     outcome: StepOutcome,
     exit?: ContainerExit,
@@ -54,6 +63,8 @@ export async function runStep(
       ...(exit === undefined ? {} : { exitCode: exit.exitCode }),
       ...(outcome.error === undefined ? {} : { message: outcome.error.message }),
     });
+    // Only now: until the step's end is on record, the intent says where to look for it.
+    if (intent !== undefined) await request.state.clearIntent(intent);
     if (outcome.state !== 'skipped') {
       request.emit({
         type: 'step.finished',
@@ -82,7 +93,13 @@ export async function runStep(
       return finish({ state: 'skipped', outputs: nothing });
     }
 
-    const result = await runAttempt(request, step, { ...context, bound, attempt });
+    intent = bound.run.containerId;
+    const result = await runAttempt(request, step, {
+      ...context,
+      bound,
+      attempt,
+      carried: known.carriedFiles,
+    });
     if (result.kind === 'errored') return finish({ state: 'errored', error: result.error, outputs: nothing });
     const { exit, outputs, error } = result;
     const failure = failureOf(step, exit);
@@ -94,11 +111,13 @@ export async function runStep(
     if (exit.cause === 'cancelled') return finish({ state: 'aborted', error: failure, outputs }, exit);
     if (exit.cause === 'unknown') return finish({ state: 'unknown', error: failure, outputs }, exit);
     const delayMs = retryDelay(step, exit, attempt);
-    if (delayMs === undefined || context.signals.signal.aborted)
+    if (delayMs === undefined || signals.signal.aborted || signals.kill.aborted)
       return finish({ state: 'failed', error: failure, outputs }, exit);
+    await request.state.clearIntent(intent);
+    intent = undefined;
     request.emit({ type: 'step.retrying', step: step.id, attempt, exitCode: exit.exitCode, delayMs });
     try {
-      await sleep(delayMs, undefined, { signal: context.signals.signal });
+      await sleep(delayMs, undefined, { signal: AbortSignal.any([signals.signal, signals.kill]) });
     } catch {
       const error = runError('RUN_CANCELLED', `step ${step.id} was cancelled between two attempts`);
       return finish({ state: 'aborted', error, outputs }, exit);
@@ -126,6 +145,8 @@ async function runAttempt(
     readonly redactor: Redactor;
     readonly bound: Extract<BoundStep, { kind: 'run' }>;
     readonly attempt: number;
+    /** Files outside the workspace that its container finds. */
+    readonly carried: readonly ContainerFile[];
   },
 ): Promise<AttemptResult> {
   const { records, bound, attempt, values } = context;
@@ -183,38 +204,69 @@ async function runAttempt(
       state: 'errored',
       startedAt,
     });
-    await request.state.clearIntent(run.containerId);
     return { kind: 'errored', error: cause };
   }
   failpoint('exit');
   await records.updateAttempt(step.id, attemptRecord(attempt, run.containerId, exit));
   failpoint('record');
 
-  const collected = await collectOutputs(request.plan, step, {
-    session: request.session,
+  const collected = await collectWhatCan(request, step, {
     containerId: run.containerId,
     printed,
-    carried: values.carried,
+    carried: context.carried,
   });
-  values.carried = collected.carried;
-  for (const [name, value] of collected.outputs)
-    if (value.sensitive) context.redactor.add({ name, value: value.bytes });
+  values.carried = mergeCarried(values.carried, collected.changed);
+  for (const [name, value] of collected.outputs) if (value.sensitive) printed.mask(name, value.bytes);
   printed.end();
   failpoint('collecting');
-  await recordOutputs(request, step, mergeOutputs(values.outputs, step, collected.outputs));
+  await recordOutputs(
+    request,
+    step,
+    mergeOutputs(values.outputs, { plan: request.plan, step }, collected.outputs),
+  );
   const failed = failureOf(step, exit) !== undefined;
-  const ignored = failed && isIgnored(step, exit, () => Buffer.from(printed.raw('stderr')).toString('utf8'));
+  const { ignored, error = collected.error } = forgiven(step, exit, printed);
   const keep = request.options.keep && failed && !ignored && exit.cause !== 'cancelled';
   const kept = await request.session.release(run.containerId, { keep });
   if (kept !== undefined) request.emit({ type: 'step.kept', step: step.id, ...kept });
-  await request.state.clearIntent(run.containerId);
   return {
     kind: 'ended',
     exit,
     outputs: collected.outputs,
     isIgnored: ignored,
-    ...(collected.error === undefined ? {} : { error: collected.error }),
+    ...(error === undefined ? {} : { error }),
   };
+}
+
+/** What cannot be collected (too large, not there) is the step's failure, and no fault that ends the run. */
+async function collectWhatCan(
+  { plan, session }: Pick<RunRequest, 'plan' | 'session'>,
+  step: PlanStep,
+  source: Omit<Parameters<typeof collectOutputs>[2], 'session'>,
+): Promise<CollectedOutputs> {
+  try {
+    return await collectOutputs(plan, step, { session, ...source });
+  } catch (cause) {
+    if (!isSkycapError(cause)) throw cause;
+    return { outputs: nothing, changed: [], error: cause };
+  }
+}
+
+/** Whether the step's failure is ignored; the error says why that could not be told. */
+export function forgiven(
+  step: PlanStep,
+  exit: ContainerExit,
+  printed: StepOutput,
+): { readonly ignored: boolean; readonly error?: SkycapError } {
+  if (failureOf(step, exit) === undefined) return { ignored: false };
+  try {
+    return {
+      ignored: isIgnored(step, exit, () => Buffer.from(printed.raw('stderr')).toString('utf8')),
+    };
+  } catch (cause) {
+    if (!isSkycapError(cause)) throw cause;
+    return { ignored: false, error: cause };
+  }
 }
 
 /** Outputs become the installation's as soon as they are collected: a later crash does not lose them. */
@@ -251,30 +303,41 @@ export async function recordOutputs(
  */
 export function mergeOutputs(
   all: Map<string, KnownValue>,
-  step: PlanStep,
+  { plan, step }: { readonly plan: Plan; readonly step: PlanStep },
   outputs: ReadonlyMap<string, KnownValue>,
 ): ReadonlyMap<string, KnownValue> {
   const changed = new Map<string, KnownValue>();
   for (const [name, value] of outputs) {
-    const merged = step.cell === undefined ? value : withCell(all.get(name), step, value);
+    const merged = step.cell === undefined ? value : withCell(all.get(name), { plan, step }, value);
     all.set(name, merged);
     changed.set(name, merged);
   }
   return changed;
 }
 
-function withCell(before: KnownValue | undefined, step: PlanStep, value: KnownValue): KnownValue {
-  const cell = step.id.slice(step.name.length + 1, -1);
+/** Cells that the matrix no longer has go; those that did not run this time keep the last run's value. */
+function withCell(
+  before: KnownValue | undefined,
+  { plan, step }: { readonly plan: Plan; readonly step: PlanStep },
+  value: KnownValue,
+): KnownValue {
+  const cell = cellKey(step);
+  const cells = new Set(plan.steps.filter((other) => other.name === step.name).map(cellKey));
   const others =
     typeof before?.json === 'object' && before.json !== null && !Array.isArray(before.json)
       ? before.json
       : {};
-  const json = { ...others, [cell]: value.json };
+  const kept = Object.entries(others).filter(([key]) => cells.has(key));
+  const json = { ...(Object.fromEntries(kept) as Record<string, Json>), [cell]: value.json };
   return {
     json,
     bytes: new TextEncoder().encode(JSON.stringify(json)),
     sensitive: value.sensitive || before?.sensitive === true,
   };
+}
+
+function cellKey(step: PlanStep): string {
+  return step.id.slice(step.name.length + 1, -1);
 }
 
 export function attemptRecord(number: number, containerId: string, exit: ContainerExit) {

@@ -1,13 +1,22 @@
-import type { ContainerExit, Session } from '../engine/index.ts';
-import { createRedactor, type Emit, isSkycapError } from '../kernel/index.ts';
+import type { ContainerExit, ContainerFile, Session } from '../engine/index.ts';
+import { createRedactor, type Emit, isSkycapError, type SkycapError } from '../kernel/index.ts';
 import type { KnownValue, Plan, PlanStep } from '../plan/index.ts';
-import type { Intent, Run, RunState, StateStore, StepRecord, StepState } from '../state/index.ts';
-import { collectOutputs } from './collect.ts';
+import type {
+  AttemptRecord,
+  Intent,
+  Run,
+  RunState,
+  StateStore,
+  StepRecord,
+  StepState,
+} from '../state/index.ts';
+import { type CollectedOutputs, collectOutputs, mergeCarried } from './collect.ts';
 import type { RunEvent } from './events.ts';
-import { attemptRecord, mergeOutputs, recordOutputs } from './step.ts';
+import { finalOutputs, type RunHooks } from './execute.ts';
+import { attemptRecord, forgiven, mergeOutputs, recordOutputs } from './step.ts';
 import { StepOutput } from './step-output.ts';
 import { defaultRunOptions } from './types.ts';
-import { failureOf, isIgnored } from './verdict.ts';
+import { failureOf } from './verdict.ts';
 
 export interface InterruptedRun {
   readonly run: Run;
@@ -17,29 +26,46 @@ export interface InterruptedRun {
   readonly session: Session | undefined;
   readonly state: StateStore;
   readonly outputs: ReadonlyMap<string, KnownValue>;
+  /** Saved files outside the workspace. */
+  readonly carried: readonly ContainerFile[];
+  readonly readWorkspace: RunHooks['readWorkspace'];
   readonly emit: Emit<RunEvent>;
   readonly signal: AbortSignal;
   readonly kill: AbortSignal;
 }
 
+export interface FinishedRun {
+  /** As its record has to become; the caller writes it once everything else is saved. */
+  readonly run: Run;
+  /** Files outside the workspace as its containers left them. */
+  readonly carried: readonly ContainerFile[];
+}
+
+/** What the steps that are finished add to. */
+interface Gathered {
+  readonly outputs: Map<string, KnownValue>;
+  carried: readonly ContainerFile[];
+}
+
 /**
  * Brings the records of a run whose process died to the truth: awaits its containers, collects what they leave, and
- * closes the run. Steps that had not begun stay pending; a step of which nothing is left is unknown.
+ * says how the run ended. Steps that had not begun stay pending; a step of which nothing is left is unknown.
  */
-export async function finishInterrupted(interrupted: InterruptedRun): Promise<Run> {
+export async function finishInterrupted(interrupted: InterruptedRun): Promise<FinishedRun> {
   const { run, plan, state } = interrupted;
   const steps = new Map(run.steps.map((step) => [step.id, step]));
-  const outputs = new Map(interrupted.outputs);
+  const gathered: Gathered = { outputs: new Map(interrupted.outputs), carried: interrupted.carried };
   for (const intent of interrupted.intents) {
     const step = plan.steps.find((candidate) => candidate.id === intent.stepId);
     const record = steps.get(intent.stepId);
-    if (step === undefined || record === undefined) continue;
-    const updated = await finishStep(interrupted, { step, record, intent, outputs });
-    steps.set(step.id, updated);
-    await state.putStep(run.id, updated);
+    if (step !== undefined && record?.state === 'running') {
+      const updated = await finishStep(interrupted, { step, record, intent, gathered });
+      steps.set(step.id, updated);
+      await state.putStep(run.id, updated);
+    }
     await state.clearIntent(intent.containerId);
   }
-  // Begun, and without an intent: the process died before the container could start, or after it was put away.
+  // Begun, and without an intent: the process died before the container could start, or between two attempts.
   for (const [id, record] of steps) {
     if (record.state !== 'running') continue;
     const last = record.attempts.at(-1);
@@ -48,15 +74,26 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Ru
     steps.set(id, updated);
     await state.putStep(run.id, updated);
   }
+  const all = [...steps.values()];
+  const ended = stateOf(all);
+  let missing: SkycapError | undefined;
+  if (interrupted.session !== undefined) {
+    const found = await finalOutputs(
+      { plan, state, installationId: run.installationId, runId: run.id, emit: interrupted.emit },
+      { outputs: gathered.outputs },
+      { hooks: interrupted, isWhole: ended === 'succeeded' && plan.only === undefined },
+    );
+    missing = found?.error;
+  }
   const closed: Run = {
     ...run,
-    steps: [...steps.values()],
-    state: stateOf([...steps.values()]),
+    steps: all,
+    state: missing === undefined ? ended : 'failed',
     finished: new Date().toISOString(),
-    message: 'the process that ran it was killed',
+    message: missing?.message ?? 'the process that ran it was killed',
+    ...(missing === undefined ? {} : { errorCode: missing.code }),
   };
-  await state.putRun(closed);
-  return closed;
+  return { run: closed, carried: gathered.carried };
 }
 
 async function finishStep(
@@ -65,27 +102,23 @@ async function finishStep(
     readonly step: PlanStep;
     readonly record: StepRecord;
     readonly intent: Intent;
-    readonly outputs: Map<string, KnownValue>;
+    readonly gathered: Gathered;
   },
 ): Promise<StepRecord> {
-  const { session, state, plan, run } = interrupted;
+  const { session } = interrupted;
   const { step, record, intent } = found;
   const started = performance.now();
-  // Its secrets died with the process and cannot be masked, so what it printed stays hidden where it saw any.
-  const isHidden =
-    step.sees.credentials.length > 0 ||
-    plan.parameters.some((p) => p.sensitive && step.sees.parameters.includes(p.name));
-  const redactor = createRedactor();
-  const printed = new StepOutput(isHidden ? { ...step, suppressOutput: true } : step, redactor, {
-    emit: interrupted.emit,
-    showLive: false,
-    maxBytes: defaultRunOptions.maxOutputBytes,
-  });
-  const exit: ContainerExit | undefined = await session?.attach(intent.containerId, {
+  const attempt = record.attempts.find((candidate) => candidate.number === intent.attempt);
+  const printed = outputOf(interrupted, step);
+  const attached = await session?.attach(intent.containerId, {
     onOutput: (stream, chunk) => printed.write(stream, chunk),
     signal: interrupted.signal,
     kill: interrupted.kill,
   });
+  // Its container was put away already where the attempt's end is on record and nothing is left of it.
+  const isGone = attached === undefined || attached.cause === 'unknown';
+  const recorded = isGone ? recordedExit(attempt) : undefined;
+  const exit = recorded ?? attached;
   if (exit === undefined) {
     const state: StepState = session === undefined ? 'unknown' : 'pending';
     return {
@@ -94,55 +127,30 @@ async function finishStep(
       attempts: record.attempts.map((a) => (a.number === intent.attempt ? { ...a, state } : a)),
     };
   }
-  let message: string | undefined;
-  let failed = failureOf(step, exit);
-  if (session !== undefined && exit.cause !== 'unknown') {
-    const collected = await collectOutputs(plan, step, {
-      session,
-      containerId: intent.containerId,
-      printed,
-      carried: [],
-    });
-    for (const [name, value] of collected.outputs)
-      if (value.sensitive) redactor.add({ name, value: value.bytes });
-    await recordOutputs(
-      { state, installationId: run.installationId, runId: run.id, emit: interrupted.emit, plan },
-      step,
-      mergeOutputs(found.outputs, step, collected.outputs),
-    );
-    message = collected.error?.message;
-    failed ??= collected.error;
-    try {
-      if (isIgnored(step, exit, () => Buffer.from(printed.raw('stderr')).toString('utf8')))
-        failed = undefined;
-    } catch (cause) {
-      if (!isSkycapError(cause)) throw cause;
-    }
+  let error = failureOf(step, exit);
+  if (session !== undefined && !isGone) {
+    const collected = await collect(interrupted, { ...found, session, printed });
+    const verdict = forgiven(step, exit, printed);
+    if (verdict.ignored) error = undefined;
+    else error ??= verdict.error ?? collected.error;
     await session.release(intent.containerId, { keep: false });
-  }
+  } else if (forgiven(step, exit, printed).ignored) error = undefined;
   printed.end();
-  const ended =
-    exit.cause === 'unknown'
-      ? 'unknown'
-      : exit.cause === 'cancelled'
-        ? 'aborted'
-        : failed === undefined
-          ? 'succeeded'
-          : 'failed';
+  const state = endOf(exit, error);
   interrupted.emit({
     type: 'step.finished',
     step: step.id,
-    state: ended,
+    state,
     exitCode: exit.exitCode,
     durationMs: Math.round(performance.now() - started),
-    message: message ?? failed?.message ?? 'it finished after the process that had started it was killed',
+    message: error?.message ?? 'it finished after the process that had started it was killed',
   });
   return {
     ...record,
-    state: ended,
+    state,
     exitCode: exit.exitCode,
     finishedAt: exit.finishedAt,
-    ...(failed === undefined ? {} : { message: failed.message }),
+    ...(error === undefined ? {} : { message: error.message }),
     attempts: [
       ...record.attempts.filter((a) => a.number !== intent.attempt),
       attemptRecord(intent.attempt, intent.containerId, exit),
@@ -150,7 +158,80 @@ async function finishStep(
   };
 }
 
-function stateOf(steps: readonly StepRecord[]): RunState {
+/** Its secrets died with the process and cannot be masked, so what it printed stays hidden where it saw any. */
+function outputOf({ plan, outputs, emit }: InterruptedRun, step: PlanStep): StepOutput {
+  const { sees } = step;
+  const isHidden =
+    sees.credentials.length > 0 ||
+    plan.parameters.some((p) => p.sensitive && sees.parameters.includes(p.name));
+  const redactor = createRedactor();
+  for (const [name, value] of outputs) {
+    if (value.sensitive)
+      redactor.add({ name, value: typeof value.json === 'string' ? value.bytes : value.json });
+  }
+  return new StepOutput(isHidden ? { ...step, suppressOutput: true } : step, redactor, {
+    emit,
+    showLive: false,
+    maxBytes: defaultRunOptions.maxOutputBytes,
+  });
+}
+
+async function collect(
+  { plan, run, state, emit }: InterruptedRun,
+  found: {
+    readonly step: PlanStep;
+    readonly intent: Intent;
+    readonly gathered: Gathered;
+    readonly session: Session;
+    readonly printed: StepOutput;
+  },
+): Promise<Pick<CollectedOutputs, 'error'>> {
+  const { step, gathered, session, printed } = found;
+  const { containerId } = found.intent;
+  let collected: CollectedOutputs;
+  try {
+    collected = await collectOutputs(plan, step, {
+      session,
+      containerId,
+      printed,
+      carried: gathered.carried,
+    });
+  } catch (cause) {
+    if (!isSkycapError(cause)) throw cause;
+    return { error: cause };
+  }
+  gathered.carried = mergeCarried(gathered.carried, collected.changed);
+  for (const [name, value] of collected.outputs) {
+    if (value.sensitive) printed.mask(name, value.bytes);
+  }
+  await recordOutputs(
+    { state, installationId: run.installationId, runId: run.id, emit, plan },
+    step,
+    mergeOutputs(gathered.outputs, { plan, step }, collected.outputs),
+  );
+  return collected.error === undefined ? {} : { error: collected.error };
+}
+
+function recordedExit(attempt: AttemptRecord | undefined): ContainerExit | undefined {
+  if (attempt?.exitCode === undefined || attempt.finishedAt === undefined) return undefined;
+  return {
+    exitCode: attempt.exitCode,
+    cause: (attempt.cause ?? 'exited') as ContainerExit['cause'],
+    startedAt: attempt.startedAt ?? attempt.finishedAt,
+    finishedAt: attempt.finishedAt,
+  };
+}
+
+function endOf(
+  exit: ContainerExit,
+  error: SkycapError | undefined,
+): 'succeeded' | 'failed' | 'aborted' | 'unknown' {
+  if (exit.cause === 'unknown') return 'unknown';
+  if (exit.cause === 'cancelled') return 'aborted';
+  return error === undefined ? 'succeeded' : 'failed';
+}
+
+function stateOf(steps: readonly StepRecord[]): Exclude<RunState, 'pending' | 'running'> {
   if (steps.some((step) => step.state === 'unknown')) return 'unknown';
   if (steps.some((step) => step.state === 'failed' || step.state === 'errored')) return 'failed';
   return steps.every((step) => step.state === 'succeeded' || step.state === 'skipped')

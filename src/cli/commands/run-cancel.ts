@@ -27,10 +27,8 @@ export const command: Command = {
       throw usage(`run ${run.id} has ended already (${run.state})`, `see skycap run show ${run.id}`);
     }
     const pid = await holderOf(state, { namespace: run.namespace, name: run.installation }, run.id);
-    context.host.signal(pid, 'SIGTERM');
-    if (kill) {
-      context.host.signal(pid, 'SIGTERM');
-    }
+    // Not TERM twice: the kernel may make one of two, and where one was sent before, the third would leave the step.
+    context.host.signal(pid, kill ? 'SIGQUIT' : 'SIGTERM');
     const last = wait ? await endOf(state, run.id, context.signal) : run.state;
     await context.result({
       data: { id: run.id, signalled: pid, state: last },

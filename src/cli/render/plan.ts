@@ -9,6 +9,7 @@ import { formatDuration } from './units.ts';
 /** The plan that would run: order, digests, commands, names (never values) that each step sees, consents. */
 export function planText(plan: Plan, gaps: readonly string[], style: Style): string {
   const images = Object.entries(plan.images);
+  const makers = makersOf(plan);
   return [
     `${paint(style, 'bold', `${plan.action} ${escapeLine(plan.installation.name)}`)}: ${escapeLine(plan.bundle.name)} ${escapeLine(plan.bundle.version)}, nothing was run\n`,
     section(
@@ -24,7 +25,7 @@ export function planText(plan: Plan, gaps: readonly string[], style: Style): str
       'Steps',
       plan.steps.length === 0
         ? 'none\n'
-        : plan.steps.map((step, index) => stepText(step, index, style)).join(''),
+        : plan.steps.map((step, index) => stepText(step, index, { style, makers })).join(''),
     ),
     section(
       'Consents',
@@ -39,14 +40,30 @@ export function planText(plan: Plan, gaps: readonly string[], style: Style): str
   ].join('');
 }
 
-function stepText(step: PlanStep, index: number, style: Style): string {
+/** The steps that make outputs, by the outputs' names. */
+type Makers = ReadonlyMap<string, string>;
+
+function makersOf(plan: Plan): Makers {
+  return new Map(plan.steps.flatMap((step) => step.outputs.map(({ name }) => [name, step.name] as const)));
+}
+
+function stepText(
+  step: PlanStep,
+  index: number,
+  { style, makers }: { readonly style: Style; readonly makers: Makers },
+): string {
   const { sees } = step;
   const details: (readonly [string, string | undefined])[] = [
     ['image', step.image],
     ['after', step.needs.length === 0 ? undefined : step.needs.join(', ')],
-    ['when', step.when === undefined ? undefined : lateText(step.when)],
-    ['folder', lateText(step.dir)],
-    ['command', step.command.kind === 'argv' ? step.command.argv.map(lateWord).join(' ') : undefined],
+    ['when', step.when === undefined ? undefined : lateText(step.when, makers)],
+    ['folder', lateText(step.dir, makers)],
+    [
+      'command',
+      step.command.kind === 'argv'
+        ? step.command.argv.map((word) => lateWord(word, makers)).join(' ')
+        : undefined,
+    ],
     ['with', step.with === undefined ? undefined : withText(step.with)],
     ['environment', Object.keys(step.env).length === 0 ? undefined : Object.keys(step.env).join(', ')],
     ['parameters', sees.parameters.length === 0 ? undefined : sees.parameters.join(', ')],
@@ -63,11 +80,11 @@ function stepText(step: PlanStep, index: number, style: Style): string {
     ['attempts', step.retry === undefined ? undefined : String(step.retry.attempts)],
     ['always', step.always ? 'yes' : undefined],
   ];
-  const head = `${index + 1}. ${paint(style, 'bold', escapeLine(step.id))}  ${escapeLine(lateText(step.description))}\n`;
+  const head = `${index + 1}. ${paint(style, 'bold', escapeLine(step.id))}  ${escapeLine(lateText(step.description, makers))}\n`;
   return (
     head +
     indent(properties(details)) +
-    (step.command.kind === 'script' ? indent(scriptText(step.command)) : '')
+    (step.command.kind === 'script' ? indent(scriptText(step.command, makers)) : '')
   );
 }
 
@@ -78,10 +95,10 @@ function withText(given: NonNullable<PlanStep['with']>): string {
   return given.sensitive ? '(sensitive)' : JSON.stringify(given.tree);
 }
 
-function scriptText(command: Extract<PlanCommand, { kind: 'script' }>): string {
+function scriptText(command: Extract<PlanCommand, { kind: 'script' }>, makers: Makers): string {
   const shell = command.interpreter.length === 0 ? '' : ` (${command.interpreter.join(' ')})`;
   const bindings = command.bindings
-    .map(({ variable, value }) => `  ${variable} = ${lateText(value)}\n`)
+    .map(({ variable, value }) => `  ${variable} = ${lateText(value, makers)}\n`)
     .join('');
   const lines = escapeTerminal(command.text)
     .trimEnd()
@@ -91,29 +108,31 @@ function scriptText(command: Extract<PlanCommand, { kind: 'script' }>): string {
   return `script${shell}:\n${lines}${bindings === '' ? '' : `where:\n${bindings}`}`;
 }
 
-function lateWord(late: Late): string {
+function lateWord(late: Late, makers: Makers): string {
   return 'value' in late
     ? shellWord(typeof late.value === 'string' ? late.value : JSON.stringify(late.value))
-    : lateText(late);
+    : lateText(late, makers);
 }
 
 /** A value that only the run can know is told by where it comes from: `⟨output ip of apply⟩`. */
-export function lateText(late: Late): string {
+export function lateText(late: Late, makers: Makers = new Map()): string {
   if ('value' in late) {
     return escapeLine(typeof late.value === 'string' ? late.value : JSON.stringify(late.value));
   }
   return escapeLine(
     late.template.replace(
       /\$\{\s*([^}]*?)\s*\}|\{\{\s*(.*?)\s*\}\}/g,
-      (_, dollar?: string, mustache?: string) => `⟨${nameOf(dollar ?? mustache ?? '')}⟩`,
+      (_, dollar?: string, mustache?: string) => `⟨${nameOf(dollar ?? mustache ?? '', makers)}⟩`,
     ),
   );
 }
 
-function nameOf(expression: string): string {
-  const output = /^(?:bundle\.)?outputs\.([\w-]+)$/.exec(expression);
+function nameOf(expression: string, makers: Makers): string {
+  const output = /^(?:bundle\.)?outputs\.([\w-]+)(.*)$/.exec(expression);
   if (output !== null) {
-    return `output ${output[1]}`;
+    const [, name = '', rest] = output;
+    const maker = makers.get(name);
+    return `output ${name}${rest}${maker === undefined ? '' : ` of ${maker}`}`;
   }
   const step = /^steps\.([\w-]+)\.outputs\.([\w-]+)$/.exec(expression);
   return step === null
