@@ -64,6 +64,7 @@ describe('frames', () => {
     decoder.push(frame(1, Buffer.from('abc')).subarray(0, 9));
     expect(decoder.whole).toBe(false);
     expect(() => new FrameDecoder(() => {}).push(Buffer.from('plain text, no frames'))).toThrow('not framed');
+    expect(() => new FrameDecoder(() => {}).push(frame(3, Buffer.from('x')))).toThrow('not framed');
   });
 });
 
