@@ -66,15 +66,9 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
     );
   });
   const images = once(async () => {
-    const { loadImages } = await import('../oci/index.ts');
-    const { imageAccess } = await import('./compose-images.ts');
+    const { createImageAccess } = await (await import('../images/index.ts')).loadImageAccess();
     const { signal, emit } = context;
-    return imageAccess({
-      registry: await registry(),
-      store: await store(),
-      images: await loadImages(),
-      transfer: { signal, emit },
-    });
+    return createImageAccess(registry, await store(), { signal, emit });
   });
   const engine = once(async () => {
     const { chooseEngine } = await import('./compose-engine.ts');

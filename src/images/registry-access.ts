@@ -35,7 +35,9 @@ export function createImageAccess(
     async digestOf(text) {
       const reference = parse(text);
       if (reference.digest !== undefined) return reference.digest;
-      return (await (await registry()).getManifest(reference, options)).descriptor.digest;
+      const client = await registry();
+      const head = await client.headManifest(reference, options);
+      return (head ?? (await client.getManifest(reference, options)).descriptor).digest;
     },
     async fetch(text, platform) {
       const reference = parseReference(text);
@@ -76,9 +78,7 @@ async function describe(
       ],
     };
   }
-  const children = parsed.manifests.filter(
-    (child) => child.platform !== undefined && child.platform.os !== 'unknown' && isManifest(child),
-  );
+  const children = parsed.manifests.filter(isRunnable);
   const platforms = await Promise.all(
     children.map(async (child) => {
       const manifest = await registry.getManifest({ ...withoutTag(reference), digest: child.digest }, quiet);
@@ -149,6 +149,10 @@ function withoutTag({ tag: _, ...rest }: Reference): Reference {
   return rest;
 }
 
-function isManifest(child: Descriptor): boolean {
-  return /manifest\.v\d+\+json$|distribution\.manifest\.v2\+json$/.test(child.mediaType);
+/** Indexes of builders also list attestations, whose platform is `unknown/unknown`; those run nothing. */
+function isRunnable({ mediaType, platform }: Descriptor): boolean {
+  return (
+    platform?.os !== 'unknown' &&
+    /manifest\.v\d+\+json$|distribution\.manifest\.v2\+json$/.test(mediaType)
+  );
 }
