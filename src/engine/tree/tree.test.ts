@@ -1,0 +1,143 @@
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { packArchive, packFiles, readAll, readArchive } from '../archive.ts';
+import { Collector, namesOf } from './collect.ts';
+import { packFrom, removeFrom, snapshotOf, unpackInto } from './contents.ts';
+import { readInside, resolveInside, writeInside } from './scoped.ts';
+
+const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+let base: string;
+let root: string;
+
+beforeEach(() => {
+  base = mkdtempSync(join(tmpdir(), 'tree-'));
+  root = join(base, 'root');
+  mkdirSync(root);
+  writeFileSync(join(base, 'outside'), 'outside');
+});
+afterEach(() => rmSync(base, { recursive: true, force: true }));
+
+describe('paths inside a root', () => {
+  it('follow links as a process inside would, and never leave', () => {
+    mkdirSync(join(root, 'etc'));
+    writeFileSync(join(root, 'etc/passwd'), 'inside');
+    symlinkSync('/etc', join(root, 'absolute'));
+    symlinkSync('../../../../etc/passwd', join(root, 'up'));
+    symlinkSync(`${base}/outside`, join(root, 'out'));
+    symlinkSync('loop', join(root, 'loop'));
+    expect(readInside(root, '/absolute/passwd')?.toString()).toBe('inside');
+    expect(readInside(root, '/up')?.toString()).toBe('inside');
+    expect(readInside(root, '/out')).toBeUndefined();
+    expect(resolveInside(root, '/absolute/new/file')).toEqual({ real: ['etc'], missing: ['new', 'file'] });
+    expect(() => resolveInside(root, '/loop')).toThrow(/too many links/);
+  });
+
+  it('are written without following a link at the end', () => {
+    symlinkSync(join(base, 'outside'), join(root, 'hosts'));
+    writeInside(root, '/hosts', { content: Buffer.from('new'), mode: 0o644, owner, parentOwner: owner });
+    expect(readFileSync(join(base, 'outside'), 'utf8')).toBe('outside');
+    expect(readFileSync(join(root, 'hosts'), 'utf8')).toBe('new');
+  });
+});
+
+describe('contents', () => {
+  it('refuse an archive that goes through a link, and drop setuid', async () => {
+    symlinkSync(base, join(root, 'planted'));
+    await expect(unpackInto(root, packFiles({ 'planted/x': '1' }), owner)).rejects.toMatchObject({
+      code: 'ENGINE_ARCHIVE_INVALID',
+    });
+    expect(existsSync(join(base, 'x'))).toBe(false);
+    await unpackInto(root, packFiles({ s: { content: 'x', mode: 0o4755 } }), owner);
+    expect(lstatSync(join(root, 's')).mode & 0o7777).toBe(0o755);
+  });
+
+  it('keep links, hard links, modes and times from archive to archive', async () => {
+    await unpackInto(
+      root,
+      packArchive([
+        { path: 'd', type: 'directory', mode: 0o750 },
+        { path: 'd/f', type: 'file', mode: 0o640, mtime: 1_600_000_000 },
+        { path: 'h', type: 'hardlink', linkTarget: 'd/f' },
+        { path: 'l', type: 'symlink', linkTarget: '/nowhere' },
+      ]),
+      owner,
+    );
+    const found: unknown[] = [];
+    for await (const entry of readArchive(packFrom(root, ['d', 'h', 'l'])))
+      found.push([entry.path, entry.type, entry.mode, entry.linkTarget]);
+    expect(found).toEqual([
+      ['d', 'directory', 0o750, ''],
+      ['d/f', 'file', 0o640, ''],
+      ['h', 'hardlink', 0o640, 'd/f'],
+      ['l', 'symlink', 0o777, '/nowhere'],
+    ]);
+    expect(lstatSync(join(root, 'd/f')).mtimeMs).toBe(1_600_000_000_000);
+  });
+
+  it('are removed without following links', () => {
+    symlinkSync(base, join(root, 'planted'));
+    removeFrom(root, ['planted/outside', 'planted']);
+    expect(existsSync(join(base, 'outside'))).toBe(true);
+    expect(existsSync(join(root, 'planted'))).toBe(false);
+  });
+
+  it('have another fingerprint after a change that keeps size and mtime', () => {
+    writeFileSync(join(root, 'f'), 'aaaa');
+    const [before] = snapshotOf(root, () => false);
+    chmodSync(join(root, 'f'), 0o600);
+    const [after] = snapshotOf(root, () => false);
+    expect(after?.fingerprint).not.toBe(before?.fingerprint);
+  });
+});
+
+describe('a collector', () => {
+  const request = { paths: [], maxFileBytes: 1000, maxTotalBytes: 1500 };
+
+  function collect(path: string, limits = request) {
+    const left: string[] = [];
+    const collector = new Collector(limits, (message) => void left.push(message));
+    collector.take({
+      root,
+      names: namesOf(path),
+      shown: `/c/${path}`,
+      mountPoints: new Set(['/c/o/mounted']),
+    });
+    return { files: collector.files.map((file) => `${file.path}=${file.content}`), left };
+  }
+
+  it('takes files, leaves links out on the way and at the end, and mount points', () => {
+    mkdirSync(join(root, 'o'));
+    writeFileSync(join(root, 'o/a'), 'A');
+    writeFileSync(join(root, 'o/mounted'), '');
+    symlinkSync(join(base, 'outside'), join(root, 'o/leaf'));
+    symlinkSync(base, join(root, 'o/way'));
+    expect(collect('o').files).toEqual(['/c/o/a=A']);
+    expect(collect('o').left).toHaveLength(2);
+    expect(collect('o/way/outside')).toMatchObject({ files: [], left: [expect.stringContaining('/o/way')] });
+  });
+
+  it('refuses by size without reading', () => {
+    writeFileSync(join(root, 'big'), '');
+    truncateSync(join(root, 'big'), 2 ** 40);
+    expect(() => collect('big')).toThrow(/1099511627776 bytes/);
+  });
+
+  it('reads what it says', async () => {
+    writeFileSync(join(root, 'f'), 'content');
+    expect(collect('f').files).toEqual(['/c/f=content']);
+    expect(await readAll(packFrom(root, ['absent']))).toHaveLength(1024);
+  });
+});
