@@ -37,14 +37,27 @@ export async function makeHome(): Promise<Home> {
     XDG_DATA_HOME: join(folder, 'data'),
     XDG_CACHE_HOME: join(folder, 'cache'),
   };
-  const start = (args: readonly string[], options: RunOptions = {}): ChildProcess =>
-    spawn(options.program ?? program, args, { cwd: options.cwd ?? folder, env: { ...env, ...options.env } });
+  const started: ChildProcess[] = [];
+  const start = (args: readonly string[], options: RunOptions = {}): ChildProcess => {
+    const child = spawn(options.program ?? program, args, {
+      cwd: options.cwd ?? folder,
+      env: { ...env, ...options.env },
+    });
+    started.push(child);
+    return child;
+  };
   return {
     folder,
     env,
     start,
     run: (args, options = {}) => collect(start(args, options), options.input ?? ''),
-    [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
+    async [Symbol.asyncDispose]() {
+      // Those of a test that failed half-way.
+      for (const child of started) {
+        child.kill('SIGKILL');
+      }
+      await rm(folder, { recursive: true, force: true });
+    },
   };
 }
 
