@@ -1,5 +1,6 @@
 export { type Asking, asking, codeOf, collect, type JumpingClock, jumpingClock } from './asking.ts';
 export * from './certificates.ts';
+export { debianRegistry, type RegistryAuth, type RunningRegistry } from './debian-registry.ts';
 export { type MemoryStore, memoryStore } from './memory-store.ts';
 export {
   type Asked,
@@ -9,3 +10,4 @@ export {
   type ScriptedRegistry,
   scriptedRegistry,
 } from './scripted.ts';
+export { type Scope, type TokenServerOptions, tokenServer } from './token-server.ts';
