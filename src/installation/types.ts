@@ -53,6 +53,7 @@ export interface ActionDeps {
     readonly bundle: string;
     readonly image: string;
     readonly step: string;
+    readonly asked: boolean;
   }) => boolean;
   /** Asked once, on a terminal only, when the lock lacks entries; undefined: an error names the command instead. */
   readonly offerLock?: (changes: readonly LockChange[]) => Promise<boolean>;

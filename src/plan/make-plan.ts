@@ -38,6 +38,8 @@ export interface PlanRequest {
     readonly kind: PlanConsent['kind'];
     readonly image: string;
     readonly step: string;
+    /** The bundle says that it wants this; where it does not, only a consent that names the image is enough. */
+    readonly asked: boolean;
   }) => boolean;
   readonly reference?: string;
   /** Digest of porter.yaml with the lock entries. */
@@ -89,7 +91,12 @@ export function makePlan(request: PlanRequest): Plan {
       ...(fallback === undefined ? {} : { default: fallback }),
     }));
   const images = Object.fromEntries(
-    [...request.images].map(([name, image]) => [name, planImage(declared(bundle, name), image)] as const),
+    [...request.images].map(([name, pinned]) => {
+      const image = declared(bundle, name);
+      const users = named.filter(({ step }) => step.body.kind === 'invoke' && step.body.image === name);
+      const docker = image.docker || isOfferedSocket(name, users, request.isGranted);
+      return [name, planImage({ ...image, docker }, pinned)] as const;
+    }),
   );
   const referencedImages = referenced(bundle, request.referencedDigests);
   const shared = planScope({
@@ -134,7 +141,7 @@ export function makePlan(request: PlanRequest): Plan {
     outputs,
     state: planState(bundle),
     steps,
-    consents: consents(steps, images, request.isGranted),
+    consents: consents(steps, images, { bundle, isGranted: request.isGranted }),
   };
 }
 
@@ -303,6 +310,18 @@ function planParameter(
   return { name, sensitive, isFile, ...location, ...shown, set: known !== undefined };
 }
 
+/** A consent that names the image stands for `docker: true` (docs/bundle.md, "Invocation images"). */
+function isOfferedSocket(
+  image: string,
+  users: readonly NamedStep[],
+  isGranted: PlanRequest['isGranted'],
+): boolean {
+  return (
+    users.length > 0 &&
+    users.every(({ name }) => isGranted({ kind: 'docker', image, step: name, asked: false }))
+  );
+}
+
 function planImage(image: InvocationImage, pinned: PinnedImage): PlanImage {
   return {
     image: pinned,
@@ -335,8 +354,10 @@ function planState(bundle: Bundle): PlanState {
 function consents(
   steps: readonly PlanStep[],
   images: Readonly<Record<string, PlanImage>>,
-  isGranted: PlanRequest['isGranted'],
+  { bundle, isGranted }: { readonly bundle: Bundle; readonly isGranted: PlanRequest['isGranted'] },
 ): readonly PlanConsent[] {
+  const asks = (name: string, kind: PlanConsent['kind']): boolean =>
+    kind !== 'docker' || declared(bundle, name).docker;
   const wanted: { kind: PlanConsent['kind']; meaning: string; wants: (image: PlanImage) => boolean }[] = [
     { kind: 'docker', meaning: 'root on this host', wants: (image) => image.docker },
     {
@@ -351,7 +372,9 @@ function consents(
       .filter(([, image]) => wants(image))
       .map(([name]) => {
         const users = steps.filter((step) => step.image === name).map((step) => step.id);
-        const granted = users.every((step) => isGranted({ kind, image: name, step }));
+        const granted = users.every((step) =>
+          isGranted({ kind, image: name, step, asked: asks(name, kind) }),
+        );
         return { kind, image: name, steps: users, granted, meaning };
       }),
   );

@@ -34,8 +34,9 @@ const known = (json: string | number | readonly string[], sensitive = false): Kn
 async function plan(
   text: string,
   parameters: Record<string, KnownValue> = {},
-  action = 'install',
+  isGranted: Parameters<typeof makePlan>[0]['isGranted'] = () => false,
 ): Promise<Plan> {
+  const action = 'install';
   const { parseBundle } = await loadBundle();
   const parsed = parseBundle(
     `name: shop\nversion: 1.0.0\ninvocationImages:\n  - {name: tools, image: "ghcr.io/acme/tools:1"}\n${text}`,
@@ -50,7 +51,7 @@ async function plan(
     referencedDigests: {},
     interfaceCommands: new Map(),
     parameters: new Map(Object.entries(parameters)),
-    isGranted: () => false,
+    isGranted,
     digest,
   });
 }
@@ -196,6 +197,13 @@ describe('makePlan and bind', () => {
     expect(() => bound(made, { parameters: new Map([['p', known('x'.repeat(131_072))]]) })).toThrow(
       expect.objectContaining({ code: 'EXPRESSION_TOO_LONG' }),
     );
+  });
+
+  it('gives the Docker socket to an image that a consent names, and to one that asks and was allowed', async () => {
+    const named = await plan(step('{}'), {}, (consent) => consent.kind === 'docker' && !consent.asked);
+    expect(named.images.tools?.docker).toBe(true);
+    expect((await plan(step('{}'), {}, ({ asked }) => asked)).images.tools?.docker).toBe(false);
+    expect((await plan(step('{}'))).consents).toEqual([]);
   });
 
   it('plans a thousand steps in a moment, each waiting for the one before', async () => {

@@ -29,14 +29,14 @@ export async function actionDeps(
     platform: hostPlatform({ platform: platform(), arch: arch() }),
     configuredCredentials: settings.credentials,
     environment: context.host.env,
-    isGranted: ({ kind, image, step }) =>
+    isGranted: ({ kind, image, step, asked }) =>
       choices !== undefined &&
       consentFor(settings, choices.consents, {
         kind,
         bundle: { directory: choices.directory },
         image: { name: image },
         step,
-        asked: true,
+        asked,
       }).granted,
     ...(isOnTerminal && choices?.canAsk === true
       ? { offerLock: async (changes) => await askForLock(changes, context) }
