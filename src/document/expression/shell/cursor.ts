@@ -47,6 +47,9 @@ export abstract class Cursor {
   protected meet(quoting: Quoting, place: Place): void {
     const hole: Hole = { index: this.count++, at: this.at, place: this.currentRefusing ?? place, quoting };
     if (this.currentVariable !== undefined) hole.variable = this.currentVariable;
+    // Mending what stands in front must not be all if the place itself is refused too.
+    if (place === 'after-backslash' || place === 'after-dollar')
+      hole.under = this.currentRefusing ?? this.currentPlace;
     this.holes.push(hole);
     this.at++;
   }

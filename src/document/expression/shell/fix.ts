@@ -64,8 +64,13 @@ class Fixer {
 
   /** What is mended beside the expression, which stays. */
   #neighbour(hole: Hole): boolean | undefined {
-    if (hole.place === 'after-backslash') return this.#edit(hole.at - 1, hole.at, '');
-    if (hole.place === 'after-dollar') return this.#edit(hole.at - 1, hole.at - 1, '\\');
+    if (hole.place === 'after-backslash' || hole.place === 'after-dollar') {
+      const under = hole.language === undefined ? (hole.under ?? 'word') : 'evaluated';
+      const { under: _, ...bare } = hole;
+      if (!ALLOWED.has(under) && !this.#move({ ...bare, place: under })) return false;
+      if (hole.place === 'after-dollar') return this.#edit(hole.at - 1, hole.at - 1, '\\');
+      return this.#edit(hole.at - 1, hole.at, '');
+    }
     if (hole.place !== 'option' || hole.word === undefined) return undefined;
     // One `--` does for all that follow in the same command.
     const command = hole.command ?? hole.word;
@@ -81,7 +86,14 @@ class Fixer {
   }
 
   #move(hole: Hole): boolean {
-    if (hole.place === 'unclear' || hole.place === 'name' || hole.place === 'heredoc-delimiter') return false;
+    // A backslash or dollar in front of what is refused for another reason: two mendings at once are a guess.
+    if (
+      hole.under !== undefined ||
+      hole.place === 'unclear' ||
+      hole.place === 'name' ||
+      hole.place === 'heredoc-delimiter'
+    )
+      return false;
     const text = this.#replacement(hole);
     if (text === undefined || (hole.place === 'backticks' && text.includes('\\'))) return false;
     const span = this.#input.source.spans[hole.index];

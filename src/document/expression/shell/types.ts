@@ -68,6 +68,8 @@ export interface Hole {
   language?: Language;
   /** The variable, when it is the right side of an assignment or a subscript. */
   variable?: string;
+  /** With `after-backslash` and `after-dollar`: the place it would have without that. */
+  under?: Place;
   /** The text that is evaluated, and which hole of it this is. */
   code?: { readonly text: string; readonly nth: number };
   /** Where its word, and that word's command, begins. */
