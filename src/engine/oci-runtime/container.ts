@@ -203,13 +203,12 @@ export async function removeContainer(layout: RunLayout, record: ContainerRecord
     // The kernel takes a moment to see that a killed group is empty.
     if (left.length > 0) await pause(5);
   }
-  for (const folder of [
-    containerFolder(layout, record.containerId),
-    join(layout.output, record.containerId),
-    join(layout.outputs, record.containerId),
-  ]) {
-    rmSync(folder, { recursive: true, force: true });
-  }
+  const { containerId } = record;
+  rmSync(containerFolder(layout, containerId), { recursive: true, force: true });
+  rmSync(join(layout.output, containerId), { recursive: true, force: true });
+  // The shell of a kept container mounts them.
+  if (!existsSync(join(layout.kept, containerId)))
+    rmSync(join(layout.outputs, containerId), { recursive: true, force: true });
 }
 
 export function pause(ms: number): Promise<void> {

@@ -466,17 +466,14 @@ export class RuntimeSession implements Session {
     giveTo(this.#layout.workspace, this.#host.owner);
     const deepestFirst = [...this.#artefacts].sort((a, b) => b.length - a.length);
     removeEmpty(this.#layout.workspace, deepestFirst);
-    for (const folder of [
-      this.#layout.home,
-      this.#layout.tmp,
-      this.#layout.uppers,
-      this.#layout.output,
-      this.#layout.outputs,
-    ]) {
+    const { home, tmp, uppers, output, outputs } = this.#layout;
+    // A kept container's shell mounts what the container had.
+    const kept = existsSync(this.#layout.kept);
+    for (const folder of kept ? [uppers, output] : [home, tmp, uppers, output, outputs]) {
       rmSync(folder, { recursive: true, force: true });
     }
     rmSync(this.#layout.artefacts, { force: true });
-    if (!keepWorkspace) rmSync(this.#layout.workspace, { recursive: true, force: true });
+    if (!keepWorkspace && !kept) rmSync(this.#layout.workspace, { recursive: true, force: true });
   }
 }
 
