@@ -85,7 +85,7 @@ function asSchema(json: Json | undefined): Schema | undefined {
 }
 
 function schemasOf(json: Json | undefined): readonly Schema[] {
-  return Array.isArray(json) ? json.flatMap((one: Json) => asSchema(one) ?? []) : [];
+  return Array.isArray(json) ? json.map((one: Json) => asSchema(one)).filter((one) => one !== undefined) : [];
 }
 
 /** `#` and `#/definitions/…` within the schema itself; nothing is ever fetched. */
@@ -230,7 +230,8 @@ function checkObject(run: Run, schema: Object_, at: At & { readonly value: Objec
     const own = Object.hasOwn(named, key) ? asSchema(named[key]) : undefined;
     const matching = patterned
       .filter(([pattern]) => run.test(pattern, key))
-      .flatMap(([, one]) => asSchema(one) ?? []);
+      .map(([, one]) => asSchema(one))
+      .filter((one) => one !== undefined);
     for (const one of own === undefined ? matching : [own, ...matching]) check(run, one, here);
     if (own === undefined && matching.length === 0 && others !== undefined) check(run, others, here);
     if (names !== undefined && !fits(run, names, { ...here, value: key }))
