@@ -1,8 +1,6 @@
 import { errorTable } from '../kernel/index.ts';
 
 export const installationError = errorTable({
-  BUNDLE_UNREADABLE: { exit: 10, summary: 'porter.yaml cannot be read' },
-  BUNDLE_INVALID: { exit: 10, summary: 'lint finds errors in porter.yaml' },
   DEPENDENCIES_LATER: { exit: 17, summary: 'the bundle has dependencies, which this version does not run' },
   INSTALLATION_NAME: {
     exit: 2,

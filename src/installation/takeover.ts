@@ -98,7 +98,7 @@ async function saveOrTell(
     await saveWorkspaceState(parts, { id: run.id, baseline, carried: from.carried });
     return run;
   } catch (cause) {
-    if (!isSkycapError(cause) || !(cause.code === 'STATE_TOO_LARGE' || cause.code.startsWith('ENGINE_')))
+    if (!isSkycapError(cause) || !(cause.code === 'WORKSPACE_TOO_LARGE' || cause.code.startsWith('ENGINE_')))
       throw cause;
     parts.emit({
       type: 'warning',

@@ -122,7 +122,7 @@ function outsideFiles(files: ReadonlyMap<string, Uint8Array>): readonly Containe
   }));
 }
 
-/** Saves what `state:` names, or by default what the run added or changed. @throws STATE_TOO_LARGE */
+/** Saves what `state:` names, or by default what the run added or changed. @throws WORKSPACE_TOO_LARGE */
 export async function saveWorkspaceState(
   parts: WorkspaceParts,
   run: { readonly id: string; readonly baseline: Baseline; readonly carried: readonly ContainerFile[] },
@@ -181,7 +181,7 @@ function tooLarge(changed: readonly WorkspaceEntry[], sizeBytes: number, maxByte
   const largest = [...changed].sort((a, b) => b.sizeBytes - a.sizeBytes).slice(0, 5);
   const list = largest.map((entry) => `${entry.path} (${entry.sizeBytes})`).join(', ');
   return runError(
-    'STATE_TOO_LARGE',
+    'WORKSPACE_TOO_LARGE',
     `the run changed ${sizeBytes} bytes in the workspace, and ${maxBytes} are kept; the largest: ${list}`,
     {
       hint: 'name what has to be kept under `state:`, or turn it off with `state: []`',

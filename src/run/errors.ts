@@ -9,7 +9,7 @@ export const runError = errorTable({
   STEP_UNKNOWN: { exit: 51, summary: 'a step was running when Skycap died and nothing tells how it ended' },
   OUTPUT_MISSING: { exit: 50, summary: 'a declared output was not written' },
   OUTPUT_INVALID: { exit: 50, summary: "an output's value does not fit its type or query" },
-  STATE_TOO_LARGE: {
+  WORKSPACE_TOO_LARGE: {
     exit: 60,
     summary: 'what the run changed in the workspace is too large to keep as state',
   },
