@@ -13,11 +13,13 @@ interface Table {
 export async function errorTables(): Promise<readonly Table[]> {
   const tables: Table[] = [];
   for (const file of globSync('src/**/errors.ts', { cwd: root }).sort()) {
-    const module = (await import(join(root, file))) as Record<string, { readonly table?: ErrorTable }>;
+    const module = (await import(join(root, file))) as Record<
+      string,
+      { readonly table?: ErrorTable } | undefined
+    >;
     for (const exported of Object.values(module)) {
-      if (typeof exported === 'function' && exported.table !== undefined) {
-        tables.push({ room: file.replace(/^src\/|\/errors\.ts$/g, ''), table: exported.table });
-      }
+      if (exported?.table === undefined) continue;
+      tables.push({ room: file.replace(/^src\/|\/errors\.ts$/g, ''), table: exported.table });
     }
   }
   return tables;
