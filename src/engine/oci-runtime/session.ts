@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { ignoreEvents } from '../../kernel/index.ts';
 import type { Store } from '../../oci/index.ts';
@@ -17,7 +17,7 @@ import type {
 } from '../port.ts';
 import { checkRun, isBelow } from '../run-check.ts';
 import { Collector, namesOf } from '../tree/collect.ts';
-import { giveTo, packFrom, removeFrom, snapshotOf, unpackInto, type WalkedEntry } from '../tree/contents.ts';
+import { packFrom } from '../tree/contents.ts';
 import { Folder, type Owner } from '../tree/folder.ts';
 import { resolveInside, writeInside } from '../tree/scoped.ts';
 import { containerConfig } from './config.ts';
@@ -26,12 +26,12 @@ import {
   follow,
   killContainer,
   makeContainerFolder,
-  pause,
   readRecord,
   removeContainer,
   writeRecord,
 } from './container.ts';
-import { Holder, recordedAlive, recordedProcess } from './holder.ts';
+import { endHolders } from './ending.ts';
+import { Holder } from './holder.ts';
 import { containerRoot, embeddedIdMap } from './id-map.ts';
 import { keepContainer } from './keep.ts';
 import {
@@ -43,10 +43,11 @@ import {
   isSafeId,
   type RunLayout,
 } from './layout.ts';
-import { makeGroups } from './limits.ts';
+import { makeGroups, removeGroups } from './limits.ts';
 import { type MountPlan, type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
 import { hostsFile, resolverFile } from './name-service.ts';
 import { type Overlay, Overlays } from './overlays.ts';
+import { SharedFolders } from './shared-folders.ts';
 import { type ContainerUser, resolveUser } from './users.ts';
 
 /** What a session needs of its engine. */
@@ -69,9 +70,8 @@ export class RuntimeSession implements Session {
   readonly #operation: OperationOptions;
   readonly #users = new Map<string, ContainerUser>();
   readonly #releasing = new Set<Promise<void>>();
-  readonly #artefacts: Set<string>;
+  readonly #shared: SharedFolders;
   #opened: Promise<Opened> | undefined;
-  #foreign = false;
 
   constructor(host: SessionHost, spec: SessionSpec, layout: RunLayout, operation: OperationOptions) {
     this.#host = host;
@@ -79,10 +79,9 @@ export class RuntimeSession implements Session {
     this.#layout = layout;
     this.#operation = operation;
     this.runId = spec.runId;
-    this.#artefacts = new Set(
-      existsSync(layout.artefacts) ? (JSON.parse(readFileSync(layout.artefacts, 'utf8')) as string[]) : [],
-    );
-    this.workspace = this.#workspace();
+    const volumes = installationVolumes(host.directories, spec.installationId);
+    this.#shared = new SharedFolders(layout, host.owner, volumes);
+    this.workspace = this.#shared.workspace;
   }
 
   /** Mounts and network; everything a container needs but its own root. */
@@ -232,7 +231,7 @@ export class RuntimeSession implements Session {
       if (record !== undefined) await removeContainer(this.#layout, record);
     }
     rmSync(this.#layout.control, { recursive: true, force: true, maxRetries: 3 });
-    if (options.keepWorkspace || existsSync(this.#layout.kept)) this.#tidyKept(options.keepWorkspace);
+    if (options.keepWorkspace || existsSync(this.#layout.kept)) this.#shared.tidy(options.keepWorkspace);
     else rmSync(this.#layout.disk, { recursive: true, force: true });
   }
 
@@ -243,13 +242,11 @@ export class RuntimeSession implements Session {
     parts: { readonly holder: Holder; readonly terminal: boolean; readonly program: string | undefined },
   ): ContainerRecord {
     const user = this.#user(overlay, run);
-    // A root step may have left files of other ids behind, which this user could not open.
-    if (this.#foreign && user.uid !== 0) this.#normalise();
-    if (user.uid === 0 && run.workspace === 'rw') this.#foreign = true;
+    this.#shared.readyFor(user, run);
     const control = makeContainerFolder(this.#layout, run.containerId, run.sensitive);
     const sources = this.#sources(run, overlay, { user, holder: parts.holder });
     const plan = planMounts(run, sources);
-    this.#noteArtefacts(plan);
+    this.#shared.note(plan);
     makeWorkingDir(run, plan, sources);
     this.#nameService(run, overlay);
     const groups = makeGroups(`${this.runId}-${run.containerId}`, run.resources);
@@ -282,9 +279,15 @@ export class RuntimeSession implements Session {
         ...(run.dockerSocket ? { extraHostGid: socketGroup(this.#host.dockerSocket) } : {}),
       },
     );
-    if (groups.length > 0) writeFileSync(join(control, 'groups'), `${groups.join('\n')}\n`, { mode: 0o600 });
-    writeFileSync(join(control, 'config.json'), JSON.stringify(config), { mode: 0o600 });
-    writeRecord(this.#layout, record);
+    try {
+      if (groups.length > 0)
+        writeFileSync(join(control, 'groups'), `${groups.join('\n')}\n`, { mode: 0o600 });
+      writeFileSync(join(control, 'config.json'), JSON.stringify(config), { mode: 0o600 });
+      writeRecord(this.#layout, record);
+    } catch (cause) {
+      removeGroups(groups);
+      throw cause;
+    }
     return record;
   }
 
@@ -429,52 +432,6 @@ export class RuntimeSession implements Session {
       throw cause;
     }
   }
-
-  #workspace(): Workspace {
-    const root = this.#layout.workspace;
-    const hidden = (entry: WalkedEntry): boolean => this.#isArtefact(entry);
-    return {
-      put: (archive) => unpackInto(root, archive, this.#host.owner),
-      get: async (paths) => packFrom(root, paths, hidden),
-      snapshot: async () => snapshotOf(root, hidden),
-      remove: async (paths) => removeFrom(root, paths),
-    };
-  }
-
-  /** A mount point that nobody has put anything into is not the bundle's. */
-  #isArtefact(entry: WalkedEntry): boolean {
-    if (!this.#artefacts.has(entry.path)) return false;
-    const stat = entry.folder.stat(entry.name);
-    return stat === undefined || stat.isDirectory() || (stat.isFile() && stat.size === 0);
-  }
-
-  #noteArtefacts(plan: MountPlan): void {
-    const fresh = plan.artefacts.filter((path) => !this.#artefacts.has(path));
-    if (fresh.length === 0) return;
-    for (const path of fresh) this.#artefacts.add(path);
-    writeFileSync(this.#layout.artefacts, JSON.stringify([...this.#artefacts]), { mode: 0o600 });
-  }
-
-  #normalise(): void {
-    giveTo(this.#layout.workspace, this.#host.owner);
-    if (existsSync(this.#layout.home)) giveTo(this.#layout.home, this.#host.owner);
-    if (existsSync(this.#layout.tmp)) giveTo(this.#layout.tmp, this.#host.owner);
-    this.#foreign = false;
-  }
-
-  #tidyKept(keepWorkspace: boolean): void {
-    giveTo(this.#layout.workspace, this.#host.owner);
-    const deepestFirst = [...this.#artefacts].sort((a, b) => b.length - a.length);
-    removeEmpty(this.#layout.workspace, deepestFirst);
-    const { home, tmp, uppers, output, outputs } = this.#layout;
-    // A kept container's shell mounts what the container had.
-    const kept = existsSync(this.#layout.kept);
-    for (const folder of kept ? [uppers, output] : [home, tmp, uppers, output, outputs]) {
-      rmSync(folder, { recursive: true, force: true });
-    }
-    rmSync(this.#layout.artefacts, { force: true });
-    if (!keepWorkspace && !kept) rmSync(this.#layout.workspace, { recursive: true, force: true });
-  }
 }
 
 export interface Opened {
@@ -482,38 +439,6 @@ export interface Opened {
   readonly overlays: Overlays;
   readonly lease: AsyncDisposable;
   readonly program: string | undefined;
-}
-
-/**
- * Ends the holders of a run, whose containers have ended: one whose tool is gone goes by itself, for which `patient`
- * waits a while.
- */
-export async function endHolders(layout: RunLayout, options: { readonly patient: boolean }): Promise<void> {
-  for (const folder of holderFolders(layout)) {
-    const file = join(folder, 'holder');
-    const group = recordedProcess(file)?.pid;
-    if (group === undefined) continue;
-    for (let tries = 0; recordedAlive(file) && options.patient && tries < PATIENCE; tries += 1)
-      await pause(5);
-    // Its shells, timers and slirp4netns are in its process group; containers are not, and have ended.
-    for (let tries = 0; groupExists(group) && tries < PATIENCE; tries += 1) {
-      if (tries === 0 && recordedAlive(file)) process.kill(-group, 'SIGKILL');
-      if (tries === PATIENCE / 2) process.kill(-group, 'SIGKILL');
-      await pause(5);
-    }
-  }
-}
-
-/** In steps of 5 ms. */
-const PATIENCE = 400;
-
-/** The id of a group is not given to a new process while the group has members. */
-function groupExists(group: number): boolean {
-  try {
-    return process.kill(-group, 0);
-  } catch {
-    return false;
-  }
 }
 
 function isFolder(path: string): boolean {
@@ -531,32 +456,6 @@ function sourceIn(mount: ContainerRecord['mounts'][number], path: string, mountP
     return { root: `/${names.slice(0, -1).join('/')}`, names: names.slice(-1), shown: path, mountPoints };
   }
   return { root: mount.host, names: namesOf(path.slice(mount.path.length)), shown: path, mountPoints };
-}
-
-function removeEmpty(root: string, paths: readonly string[]): void {
-  for (const path of paths) {
-    const names = namesOf(path);
-    const name = names.at(-1) as string;
-    using folder = tryDescend(root, names.slice(0, -1));
-    const stat = folder?.stat(name);
-    if (folder === undefined || stat === undefined) continue;
-    if (stat.isFile() && stat.size === 0) folder.remove(name);
-    if (stat.isDirectory()) {
-      using inner = folder.child(name);
-      if (inner.names().length === 0) folder.remove(name);
-    }
-  }
-}
-
-function tryDescend(root: string, names: readonly string[]): Folder | undefined {
-  let folder = Folder.open(root);
-  for (const name of names) {
-    using above = folder;
-    const next = above.childIfAny(name);
-    if (next === undefined) return undefined;
-    folder = next;
-  }
-  return folder;
 }
 
 function seconds(ms: number): string {
