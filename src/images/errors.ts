@@ -4,6 +4,7 @@ export const imagesError = errorTable({
   LOCK_MISSING: { exit: 16, summary: 'the bundle has no porter.lock' },
   LOCK_ENTRY_MISSING: { exit: 16, summary: 'porter.lock does not pin an image that the action uses' },
   LOCK_STALE: { exit: 16, summary: 'porter.lock pins another image than porter.yaml names' },
+  LOCK_NAME_UNKNOWN: { exit: 16, summary: 'a name to move in porter.lock is none of the bundle' },
   LOCK_INVALID: { exit: 16, summary: 'porter.lock cannot be read' },
   LOCK_MISMATCH: {
     exit: 30,

@@ -1,5 +1,6 @@
 import { isDigest } from '../oci/names/index.ts';
 import { imagesError } from './errors.ts';
+import { interfaceProblem } from './interface.ts';
 
 /**
  * `porter.lock`: JSON, sorted, one image an entry, so that a change reads well in a review. It proposes and proves
@@ -156,6 +157,8 @@ function parsePlatformEntry(value: unknown, file: string, path: string): LockedP
   if (typeof entry.size !== 'number' || !Number.isSafeInteger(entry.size) || entry.size < 0) {
     throw invalid(file, `${path}.size is no number of bytes`);
   }
+  const wrong = entry.interface === undefined ? undefined : interfaceProblem(entry.interface);
+  if (wrong !== undefined) throw invalid(file, `${path}.interface ${wrong}`);
   return {
     digest: digest(entry.digest, file, `${path}.digest`),
     entrypoint: strings(entry.entrypoint, file, `${path}.entrypoint`),

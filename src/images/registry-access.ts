@@ -152,7 +152,6 @@ function withoutTag({ tag: _, ...rest }: Reference): Reference {
 /** Indexes of builders also list attestations, whose platform is `unknown/unknown`; those run nothing. */
 function isRunnable({ mediaType, platform }: Descriptor): boolean {
   return (
-    platform?.os !== 'unknown' &&
-    /manifest\.v\d+\+json$|distribution\.manifest\.v2\+json$/.test(mediaType)
+    platform?.os !== 'unknown' && /manifest\.v\d+\+json$|distribution\.manifest\.v2\+json$/.test(mediaType)
   );
 }

@@ -1,10 +1,12 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { basename } from 'node:path';
-import { type Bundle, loadBundle } from '../bundle/index.ts';
+import { arch, platform } from 'node:os';
+import { basename, resolve } from 'node:path';
+import { type Bundle, bundleError, loadBundle } from '../bundle/index.ts';
 import type { Problem } from '../document/index.ts';
-import { emptyLock, type Lock, parseLock } from '../images/index.ts';
+import { emptyLock, type Lock, lockFacts, parseLock } from '../images/index.ts';
 import { isSkycapError } from '../kernel/index.ts';
-import { installationError } from './errors.ts';
+import { formatPlatform, hostPlatform } from '../oci/names/index.ts';
 import type { BundleSource } from './types.ts';
 
 export interface LoadedBundle {
@@ -15,20 +17,33 @@ export interface LoadedBundle {
   readonly problems: readonly Problem[];
 }
 
-/** Reads, parses and lints. @throws BUNDLE_UNREADABLE, BUNDLE_INVALID with every problem in `details`, LOCK_INVALID */
+/**
+ * A bundle and its lock, linted with what the lock says of images.
+ * @throws BUNDLE_UNREADABLE, BUNDLE_INVALID with every problem in `details`, LOCK_INVALID
+ */
 export async function loadBundleSource(source: BundleSource): Promise<LoadedBundle> {
+  const lock = await readLock(source.lockFile);
+  const checked = await readBundleFile(source, lock);
+  return { ...checked, lock: lock ?? emptyLock, hasLock: lock !== undefined };
+}
+
+/** A bundle linted with a lock, or without one. @throws BUNDLE_UNREADABLE, BUNDLE_INVALID */
+export async function readBundleFile(
+  source: BundleSource,
+  lock?: Lock,
+): Promise<Pick<LoadedBundle, 'bundle' | 'problems'>> {
   const text = await readSource(source.file);
-  const { parseBundle, lintBundle } = await loadBundle();
-  const parsed = parseBundle(text, { file: source.file });
-  const problems = [
-    ...parsed.problems,
-    ...(parsed.bundle === undefined ? [] : await lintBundle(parsed.bundle)),
-  ];
+  const { readBundle } = await loadBundle();
+  const { bundle, problems } = await readBundle(text, {
+    file: source.file,
+    exists: (path) => existsSync(resolve(source.directory, path)),
+    ...(lock === undefined ? {} : { images: lockFacts(lock, thisPlatform()) }),
+  });
   const errors = problems.filter((problem) => problem.severity === 'error');
   const first = errors[0];
-  if (parsed.bundle === undefined || first !== undefined) {
+  if (bundle === undefined) {
     const more = errors.length > 1 ? ` (and ${errors.length - 1} more)` : '';
-    throw installationError(
+    throw bundleError(
       'BUNDLE_INVALID',
       `${basename(source.file)}: ${first?.message ?? 'it cannot be read'}${more}`,
       {
@@ -45,12 +60,20 @@ export async function loadBundleSource(source: BundleSource): Promise<LoadedBund
       },
     );
   }
-  const lockText = await readFile(source.lockFile, 'utf8').catch((cause: NodeJS.ErrnoException) => {
+  return { bundle, problems };
+}
+
+function thisPlatform(): string {
+  return formatPlatform(hostPlatform({ platform: platform(), arch: arch() }));
+}
+
+/** Undefined where there is none. @throws LOCK_INVALID */
+export async function readLock(file: string): Promise<Lock | undefined> {
+  const text = await readFile(file, 'utf8').catch((cause: NodeJS.ErrnoException) => {
     if (cause.code === 'ENOENT') return undefined;
     throw cause;
   });
-  const lock = lockText === undefined ? emptyLock : parseLock(lockText, source.lockFile);
-  return { bundle: parsed.bundle, lock, hasLock: lockText !== undefined, problems };
+  return text === undefined ? undefined : parseLock(text, file);
 }
 
 async function readSource(file: string): Promise<string> {
@@ -60,7 +83,7 @@ async function readSource(file: string): Promise<string> {
   } catch (cause) {
     if (isSkycapError(cause)) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
-    throw installationError(
+    throw bundleError(
       'BUNDLE_UNREADABLE',
       `${file} cannot be read: ${code === 'ENOENT' ? 'there is no such file' : (code ?? 'unknown reason')}`,
       {

@@ -1,7 +1,18 @@
 import { open, rename, writeFile } from 'node:fs/promises';
-import { formatLock, imagesError, type Lock, type LockChange, makeLock } from '../images/index.ts';
+import type { Bundle } from '../bundle/index.ts';
+import { didYouMean } from '../document/index.ts';
+import {
+  emptyLock,
+  formatLock,
+  imagesError,
+  type Lock,
+  type LockChange,
+  makeLock,
+  tagsNow,
+} from '../images/index.ts';
+import { isSkycapError } from '../kernel/index.ts';
 import { buildInputs } from './build-inputs.ts';
-import { type LoadedBundle, loadBundleSource } from './bundle-source.ts';
+import { type LoadedBundle, readBundleFile, readLock } from './bundle-source.ts';
 import type { ActionDeps, ActionRequest, BundleSource } from './types.ts';
 
 /**
@@ -31,6 +42,8 @@ export async function ensureLock(
     );
     if (await deps.offerLock(made.changes)) {
       await writeLock(request.source.lockFile, made.lock);
+      // What lint could not say without it: `with:` against the interfaces, `args:` behind entrypoints.
+      await readBundleFile(request.source, made.lock);
       return made.lock;
     }
   }
@@ -54,46 +67,45 @@ export async function lockBundle(
   readonly lock: Lock;
   readonly moved: readonly LockChange[];
 }> {
-  const { bundle, lock } = await loadBundleSource(source);
+  // Without the lock that is about to change: it must not stand in the way of a better one.
+  const { bundle } = await readBundleFile(source);
+  checkNames(bundle, options.update);
+  const previous = await previousLock(source.lockFile, options.update);
   const made = await makeLock(
-    { bundle, previous: lock, update: options.update },
+    { bundle, previous, update: options.update },
     deps.images,
     buildInputs(source.directory),
   );
   if (!options.check) await writeLock(source.lockFile, made.lock);
-  const moved = options.update === 'all' ? [] : await movedTags(source, deps, { made: made.lock });
+  const { moved } = options.update === 'all' ? { moved: [] } : await tagsNow(bundle, made.lock, deps.images);
   return { ...made, moved };
 }
 
-/** Pins whose tags name something else by now: a warning of `lock` and `lint`, never of a run. */
-async function movedTags(
-  source: BundleSource,
-  deps: Pick<ActionDeps, 'images'>,
-  { made }: { made: Lock },
-): Promise<readonly LockChange[]> {
-  const { bundle } = await loadBundleSource(source);
-  const found: LockChange[] = [];
-  for (const image of bundle.invocationImages) {
-    const entry = made.invocationImages[image.name];
-    if (
-      image.source.kind !== 'registry' ||
-      entry === undefined ||
-      !('reference' in entry) ||
-      image.source.image.includes('@')
-    )
-      continue;
-    const now = await deps.images.digestOf(image.source.image).catch(() => undefined);
-    if (now !== undefined && now !== entry.digest) {
-      found.push({
-        kind: 'moved',
-        name: image.name,
-        reference: entry.reference,
-        from: entry.digest,
-        to: now,
-      });
-    }
+/** @throws LOCK_NAME_UNKNOWN */
+function checkNames(bundle: Bundle, update: 'all' | readonly string[]): void {
+  if (update === 'all') return;
+  const known = [
+    ...bundle.invocationImages.map((image) => image.name),
+    ...bundle.images.map((image) => image.key),
+    ...bundle.dependencies.map((dependency) => dependency.name),
+  ];
+  const unknown = update.find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const meant = didYouMean(unknown, known);
+  throw imagesError('LOCK_NAME_UNKNOWN', `${bundle.name} has nothing to pin that is named ${unknown}`, {
+    hint: meant === undefined ? `it has ${known.join(', ') || 'no images'}` : `did you mean ${meant}?`,
+    place: { file: bundle.file },
+  });
+}
+
+/** Moving every pin needs nothing of the old lock, so one that cannot be read is in nobody's way. */
+async function previousLock(file: string, update: 'all' | readonly string[]): Promise<Lock> {
+  try {
+    return (await readLock(file)) ?? emptyLock;
+  } catch (error) {
+    if (update === 'all' && isSkycapError(error, 'LOCK_INVALID')) return emptyLock;
+    throw error;
   }
-  return found;
 }
 
 async function writeLock(file: string, lock: Lock): Promise<void> {

@@ -1,6 +1,6 @@
-import type { StepCommand } from '../bundle/index.ts';
+import type { StepCommand, Text } from '../bundle/index.ts';
 import { evaluateTreePartially, expressionError, type Scope } from '../document/expression/index.ts';
-import { bindScript } from '../document/expression/shell/index.ts';
+import { bindScript, checkArgv } from '../document/expression/shell/index.ts';
 import type { PinnedImage } from '../oci/index.ts';
 import { planError } from './errors.ts';
 import { type Delimiters, toLate } from './late.ts';
@@ -23,10 +23,12 @@ export function planCommand(
     case 'image':
       return { command: literal(context.step, context.interfaceCommand ?? [...entrypoint, ...cmd]) };
     case 'command':
+      refuseEvaluated(command.argv, [], context);
       return {
         command: { kind: 'argv', argv: command.argv.map((item) => toLate(item.text, scope, delimiters)) },
       };
     case 'args': {
+      refuseEvaluated(command.args, entrypoint, context);
       const own = entrypoint.map((value) => ({ value }));
       return {
         command: {
@@ -48,6 +50,23 @@ export function planCommand(
       };
     }
   }
+}
+
+/**
+ * Lint says the same earlier and better, with what the lock says of the entrypoint; here it is the verified image
+ * that speaks: a value never becomes text that a program evaluates.
+ */
+function refuseEvaluated(
+  words: readonly Text[],
+  entrypoint: readonly string[],
+  { step, delimiters }: { readonly step: string; readonly delimiters: Delimiters },
+): void {
+  const argv = words.map((word) => word.text);
+  const refused = checkArgv(argv, { delimiters, entrypoint }).find((one) => one.severity === 'error');
+  if (refused === undefined) return;
+  throw expressionError('SCRIPT_PLACE', `step ${step}: ${refused.message}`, {
+    hint: 'move the value to `env:` (skycap lint --fix does it)',
+  });
 }
 
 function literal(step: string, argv: readonly string[]): PlanCommand {

@@ -9,10 +9,16 @@ import {
   type Span,
 } from '../../document/index.ts';
 import type { Bundle, InvocationImage, Step } from '../model.ts';
+import type { FactsOf } from './interface.ts';
+import type { TagState } from './tags.ts';
 
 export interface LintOptions {
   /** Whether a path relative to the bundle's folder exists; script files are not looked for without it. */
   readonly exists?: (path: string) => boolean;
+  /** What porter.lock says of an image; without it `with:` and the program behind `args:` are not looked at. */
+  readonly images?: FactsOf;
+  /** By invocation image; what is not in it stands as it was pinned, or was not asked for. */
+  readonly tags?: ReadonlyMap<string, TagState>;
 }
 
 /** One step with where it stands. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { applyEdits, mergeFixes } from '../../document/index.ts';
 import { parseBundle } from '../parse.ts';
-import { lintBundle, lintSource } from './index.ts';
+import { type FactsOf, lintBundle, lintSource } from './index.ts';
 import { checkValue } from './values.ts';
 
 const head = `name: demo
@@ -228,4 +228,73 @@ test('two values under one variable are an error at the second', async () => {
   expect(
     found.filter((one) => one.severity !== 'note').map((one) => `${one.code}:${one.place.line}`),
   ).toEqual(['same-destination:9']);
+});
+
+const facts: FactsOf = ({ name }) =>
+  name === 'tools'
+    ? {
+        entrypoint: ['/bin/sh', '-c'],
+        interface: {
+          inputs: {
+            release: { type: 'string', pattern: '^[a-z]+$' },
+            replicas: { type: 'integer', minimum: 1 },
+          },
+          required: ['release'],
+          credentials: ['token'],
+        },
+      }
+    : undefined;
+
+async function locked(steps: string, rest = 'credentials: [{name: token, env: TOKEN}]\n') {
+  const found = await lintSource(`${head}install:\n${steps}${both}${rest}`, { file: 'p', images: facts });
+  return found
+    .filter((one) => one.place.line !== undefined && one.place.line >= first && one.severity !== 'note')
+    .filter((one) => one.place.line !== undefined && one.place.line < first + lines(steps) - 1)
+    .map((one) => `${one.code}:${one.place.line! - first}:${one.place.column}`);
+}
+
+test.each([
+  ['  - {credentials: [token], invoke: {name: tools, action: {with: {release: app, replicas: 2}}}}\n', []],
+  [
+    '  - {credentials: [token], invoke: {name: tools, action: {with: {relase: app}}}}\n',
+    ['missing-input:0:59', 'unknown-input:0:66'],
+  ],
+  [
+    '  - {credentials: [token], invoke: {name: tools, action: {with: {release: App, replicas: "2"}}}}\n',
+    ['bad-input:0:75', 'bad-input:0:90'],
+  ],
+  [
+    '  - {credentials: [token], invoke: {name: tools, action: {with: {release: "${ bundle.parameters.region }"}}}}\n',
+    [],
+  ],
+  ['  - {invoke: {name: tools, action: {with: {release: app}}}}\n', ['missing-credential:0:37']],
+  ['  - {credentials: [token], invoke: {name: tools}}\n', ['missing-input:0:43']],
+  ['  - {invoke: {name: tools, action: {command: [ls]}}}\n', []],
+  // what stands behind an interpreter that only the lock knows of
+  [
+    '  - {invoke: {name: tools, action: {args: ["ls ${ bundle.parameters.region }"]}}}\n',
+    ['expression-place:0:48'],
+  ],
+  ['  - {invoke: {name: other, action: {args: ["ls ${ bundle.parameters.region }"]}}}\n', []],
+])('what the lock says of images is checked: %s', async (steps, expected) => {
+  expect(await locked(steps)).toEqual(expected);
+});
+
+test('a tag that moved, or that nobody told of, is a warning at its place', async () => {
+  const source = `${head}install:\n  - invoke: {name: tools}\n  - invoke: {name: other}\n`;
+  const found = await lintSource(source, {
+    file: 'p',
+    tags: new Map([
+      ['tools', { kind: 'moved', from: 'sha256:aa', to: 'sha256:bb' }],
+      ['other', { kind: 'unknown', reason: 'no answer' }],
+    ]),
+  });
+  expect(
+    found
+      .filter((one) => one.code.endsWith('-tag'))
+      .map(({ severity, code, place }) => [severity, code, place.line, place.column]),
+  ).toEqual([
+    ['warning', 'moved-tag', 4, 26],
+    ['warning', 'unknown-tag', 5, 26],
+  ]);
 });

@@ -24,8 +24,10 @@ export async function checkPlaces(context: LintContext): Promise<void> {
     const { command } = placed.step.body;
     if (command.kind === 'run')
       checkScript(context, placed, { script: command.script, declared: command.shell, shell });
-    if (command.kind === 'command') checkWords(context, placed, { words: command.argv, shell });
-    if (command.kind === 'args') checkWords(context, placed, { words: command.args, shell });
+    if (command.kind === 'command')
+      checkWords(context, placed, { words: command.argv, entrypoint: [], shell });
+    if (command.kind === 'args')
+      checkWords(context, placed, { words: command.args, entrypoint: entrypointOf(context, placed), shell });
   }
 }
 
@@ -77,20 +79,29 @@ function stepFix(
   return script === undefined || env === undefined ? undefined : [...script, ...env];
 }
 
+/** From the lock; where it does not know the image, the words are checked as they are. */
+function entrypointOf({ options }: LintContext, { image }: PlacedStep): readonly string[] {
+  return (image === undefined ? undefined : options.images?.(image)?.entrypoint) ?? [];
+}
+
 function checkWords(
   context: LintContext,
   placed: PlacedStep,
-  options: { readonly words: readonly Text[]; readonly shell: Shell },
+  options: { readonly words: readonly Text[]; readonly entrypoint: readonly string[]; readonly shell: Shell },
 ): void {
-  const { words, shell } = options;
+  const { words, entrypoint, shell } = options;
   const { delimiters } = context.bundle;
   const argv = words.map((word) => word.text);
-  // The entrypoint stands in the lock, which is not asked here; `args` are then checked as they are.
   if (invokeMember(context, placed, 'action') === undefined) return;
-  for (const finding of shell.checkArgv(argv, { delimiters })) {
+  for (const finding of shell.checkArgv(argv, { delimiters, entrypoint })) {
     const text = words[finding.element];
     if (text === undefined) continue;
-    const mended = mendArgument(shell, { argv, element: finding.element, delimiters, env: envOf(placed) });
+    const mended = mendArgument(shell, {
+      argv: [...entrypoint, ...argv],
+      element: entrypoint.length + finding.element,
+      delimiters,
+      env: envOf(placed),
+    });
     const fix =
       mended === undefined
         ? undefined

@@ -17,7 +17,7 @@ export function checkVisibility(context: LintContext, used: UsedPaths): void {
 }
 
 /** Names of the credentials that a step sees. */
-function visibleTo(context: LintContext, placed: PlacedStep, used: UsedPaths): ReadonlySet<string> {
+export function visibleTo(context: LintContext, placed: PlacedStep, used: UsedPaths): ReadonlySet<string> {
   const { step, image, action } = placed;
   const own = context.bundle.credentials.filter((one) => applies(one, action)).map((one) => one.name);
   if (step.body.kind === 'mixin' || step.credentials === 'all') return new Set(own);

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, relative, resolve } from 'node:path';
-import { bundleError, loadBundle } from '../../bundle/index.ts';
+import { bundleError, type FactsOf, loadBundle, type TagState } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
 import { readUserFile } from '../commands/common.ts';
 import type { Context } from '../types.ts';
@@ -31,13 +31,22 @@ export interface CheckedFile {
   readonly file: string;
   /** As messages name it. */
   readonly name: string;
+  /** What porter.lock says, where there is one. */
+  readonly images?: FactsOf;
+  readonly tags?: ReadonlyMap<string, TagState>;
 }
 
-export async function checkSource(source: string, { file, name }: CheckedFile): Promise<Checked> {
+export async function checkSource(source: string, checked: CheckedFile): Promise<Checked> {
+  const { file, name, images, tags } = checked;
   const { lintSource } = await loadBundle();
   const folder = dirname(file);
   const exists = (path: string): boolean => existsSync(resolve(folder, path));
-  const problems = await lintSource(source, { file: name, exists });
+  const problems = await lintSource(source, {
+    file: name,
+    exists,
+    ...(images === undefined ? {} : { images }),
+    ...(tags === undefined ? {} : { tags }),
+  });
   return { source, problems: [...problems].sort(byPlace) };
 }
 
