@@ -5,6 +5,7 @@ import { engineError } from '../errors.ts';
 import type { Engine, OperationOptions, Session, SessionSpec } from '../port.ts';
 import { giveTo } from '../tree/contents.ts';
 import { killContainer, readJson, readRecord, removeContainer } from './container.ts';
+import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { initBinaries } from './init/binary.ts';
 import {
@@ -16,7 +17,7 @@ import {
   runLayout,
 } from './layout.ts';
 import { seccompProgram } from './seccomp-program.ts';
-import { RuntimeSession, type SessionHost } from './session.ts';
+import { RuntimeSession } from './session.ts';
 
 export interface OciRuntimeOptions {
   readonly store: Store;

@@ -1,7 +1,6 @@
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join, posix } from 'node:path';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { ignoreEvents } from '../../kernel/index.ts';
-import type { Store } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -18,48 +17,24 @@ import type {
 import { checkRun, isBelow } from '../run-check.ts';
 import { Collector, namesOf } from '../tree/collect.ts';
 import { packFrom } from '../tree/contents.ts';
-import { Folder, type Owner } from '../tree/folder.ts';
-import { resolveInside, writeInside } from '../tree/scoped.ts';
-import { containerConfig } from './config.ts';
-import {
-  type ContainerRecord,
-  follow,
-  killContainer,
-  makeContainerFolder,
-  readRecord,
-  removeContainer,
-  writeRecord,
-} from './container.ts';
+import { Folder } from '../tree/folder.ts';
+import { resolveInside } from '../tree/scoped.ts';
+import { type ContainerRecord, follow, killContainer, readRecord, removeContainer } from './container.ts';
+import { ContainerMaker, type SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { Holder } from './holder.ts';
-import { containerRoot, embeddedIdMap } from './id-map.ts';
+import { embeddedIdMap } from './id-map.ts';
 import { keepContainer } from './keep.ts';
 import {
   containerFolder,
   containerIds,
-  type Directories,
   holderFolders,
   installationVolumes,
   isSafeId,
   type RunLayout,
 } from './layout.ts';
-import { makeGroups, removeGroups } from './limits.ts';
-import { type MountPlan, type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
-import { hostsFile, resolverFile } from './name-service.ts';
-import { type Overlay, Overlays } from './overlays.ts';
+import { Overlays } from './overlays.ts';
 import { SharedFolders } from './shared-folders.ts';
-import { type ContainerUser, resolveUser } from './users.ts';
-
-/** What a session needs of its engine. */
-export interface SessionHost {
-  readonly directories: Directories;
-  readonly store: Store;
-  readonly runtime: string;
-  readonly initProgram: string;
-  readonly dockerSocket: string;
-  readonly owner: Owner;
-  seccompProgram(signal: AbortSignal): Promise<string | undefined>;
-}
 
 export class RuntimeSession implements Session {
   readonly runId: string;
@@ -68,9 +43,9 @@ export class RuntimeSession implements Session {
   readonly #spec: SessionSpec;
   readonly #layout: RunLayout;
   readonly #operation: OperationOptions;
-  readonly #users = new Map<string, ContainerUser>();
   readonly #releasing = new Set<Promise<void>>();
   readonly #shared: SharedFolders;
+  readonly #maker: ContainerMaker;
   #opened: Promise<Opened> | undefined;
 
   constructor(host: SessionHost, spec: SessionSpec, layout: RunLayout, operation: OperationOptions) {
@@ -82,6 +57,10 @@ export class RuntimeSession implements Session {
     const volumes = installationVolumes(host.directories, spec.installationId);
     this.#shared = new SharedFolders(layout, host.owner, volumes);
     this.workspace = this.#shared.workspace;
+    this.#maker = new ContainerMaker(host, layout, {
+      installationId: spec.installationId,
+      shared: this.#shared,
+    });
   }
 
   /** Mounts and network; everything a container needs but its own root. */
@@ -125,7 +104,7 @@ export class RuntimeSession implements Session {
     let record: ContainerRecord | undefined;
     try {
       if (io.signal.aborted || io.kill.aborted) return cancelledBefore();
-      record = this.#create(run, overlay, {
+      record = this.#maker.create(run, overlay, {
         holder: opened.holder,
         terminal: false,
         program: opened.program,
@@ -202,7 +181,7 @@ export class RuntimeSession implements Session {
     await this.#removeIfAny(containerId);
     const again = { ...run, containerId, sensitive: true, timeoutMs: 0 };
     const overlay = await opened.overlays.take(run.image);
-    this.#create(again, overlay, { holder: opened.holder, terminal: true, program: opened.program });
+    this.#maker.create(again, overlay, { holder: opened.holder, terminal: true, program: opened.program });
     return [
       'nsenter',
       `--mount=/proc/${opened.holder.pid}/ns/mnt`,
@@ -233,120 +212,6 @@ export class RuntimeSession implements Session {
     rmSync(this.#layout.control, { recursive: true, force: true, maxRetries: 3 });
     if (options.keepWorkspace || existsSync(this.#layout.kept)) this.#shared.tidy(options.keepWorkspace);
     else rmSync(this.#layout.disk, { recursive: true, force: true });
-  }
-
-  /** Makes a container's files, mount points, groups and configuration. */
-  #create(
-    run: ContainerRun,
-    overlay: Overlay,
-    parts: { readonly holder: Holder; readonly terminal: boolean; readonly program: string | undefined },
-  ): ContainerRecord {
-    const user = this.#user(overlay, run);
-    this.#shared.readyFor(user, run);
-    const control = makeContainerFolder(this.#layout, run.containerId, run.sensitive);
-    const sources = this.#sources(run, overlay, { user, holder: parts.holder });
-    const plan = planMounts(run, sources);
-    this.#shared.note(plan);
-    makeWorkingDir(run, plan, sources);
-    this.#nameService(run, overlay);
-    const groups = makeGroups(`${this.runId}-${run.containerId}`, run.resources);
-    const real: Record<string, readonly string[]> = {};
-    for (const path of run.collectPaths) {
-      const resolved = resolveInside(overlay.reachable, path);
-      real[path] = [...resolved.real, ...resolved.missing];
-    }
-    const record: ContainerRecord = {
-      containerId: run.containerId,
-      image: run.image,
-      overlay: overlay.name,
-      mounts: plan.mounts,
-      real,
-      groups,
-      sensitive: run.sensitive,
-    };
-    const config = containerConfig(
-      run.workingDir === posix.normalize(run.workingDir)
-        ? run
-        : { ...run, workingDir: posix.normalize(run.workingDir) },
-      {
-        rootfs: overlay.path,
-        user,
-        binds: plan.binds,
-        networkNamespace: join(parts.holder.folder, 'netns'),
-        initProgram: this.#host.initProgram,
-        seccompProgram: parts.program,
-        terminal: parts.terminal,
-        ...(run.dockerSocket ? { extraHostGid: socketGroup(this.#host.dockerSocket) } : {}),
-      },
-    );
-    try {
-      if (groups.length > 0)
-        writeFileSync(join(control, 'groups'), `${groups.join('\n')}\n`, { mode: 0o600 });
-      writeFileSync(join(control, 'config.json'), JSON.stringify(config), { mode: 0o600 });
-      writeRecord(this.#layout, record);
-    } catch (cause) {
-      removeGroups(groups);
-      throw cause;
-    }
-    return record;
-  }
-
-  #sources(
-    run: ContainerRun,
-    overlay: Overlay,
-    parts: { readonly user: ContainerUser; readonly holder: Holder },
-  ): MountSources {
-    const { directories, owner } = this.#host;
-    const folder = (path: string): string => {
-      mkdirSync(path, { recursive: true, mode: 0o700 });
-      return path;
-    };
-    return {
-      rootfs: overlay.reachable,
-      user: parts.user,
-      owner,
-      workspace: this.#layout.workspace,
-      home: run.home === 'shared' ? folder(this.#layout.home) : this.#layout.home,
-      tmp: run.home === 'shared' ? folder(this.#layout.tmp) : this.#layout.tmp,
-      outputs: join(this.#layout.outputs, run.containerId),
-      files: join(containerFolder(this.#layout, run.containerId), 'f'),
-      filesSeen: join(parts.holder.folder, 'c', run.containerId, 'f'),
-      volume: (scope, name) =>
-        folder(
-          join(
-            scope === 'run'
-              ? join(this.#layout.disk, 'volumes')
-              : installationVolumes(directories, this.#spec.installationId),
-            name,
-          ),
-        ),
-      seen: (path, readOnly) =>
-        join(parts.holder.folder, readOnly ? 'r' : 'b', path.slice(directories.state.length)),
-      dockerSocket: run.dockerSocket ? this.#host.dockerSocket : undefined,
-    };
-  }
-
-  #user(overlay: Overlay, run: ContainerRun): ContainerUser {
-    const key = `${run.image}\0${run.user}`;
-    const known = this.#users.get(key);
-    if (known !== undefined) return known;
-    const user = resolveUser(overlay.reachable, run.user, run.image);
-    this.#users.set(key, user);
-    return user;
-  }
-
-  #nameService(run: ContainerRun, overlay: Overlay): void {
-    const write = (path: string, content: string): void => {
-      if (run.files.some((file) => file.path === path)) return;
-      writeInside(overlay.reachable, path, {
-        content: Buffer.from(content),
-        mode: 0o644,
-        owner: containerRoot,
-        parentOwner: containerRoot,
-      });
-    };
-    write('/etc/hosts', hostsFile(run));
-    if (run.network !== 'none') write('/etc/resolv.conf', resolverFile(run.network));
   }
 
   #follow(record: ContainerRecord, io: ContainerIo): Promise<ContainerExit | undefined> {

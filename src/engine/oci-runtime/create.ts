@@ -1,0 +1,162 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join, posix } from 'node:path';
+import type { Store } from '../../oci/index.ts';
+import type { ContainerRun } from '../port.ts';
+import type { Owner } from '../tree/folder.ts';
+import { resolveInside, writeInside } from '../tree/scoped.ts';
+import { containerConfig } from './config.ts';
+import { type ContainerRecord, makeContainerFolder, writeRecord } from './container.ts';
+import type { Holder } from './holder.ts';
+import { containerRoot } from './id-map.ts';
+import { containerFolder, type Directories, installationVolumes, type RunLayout } from './layout.ts';
+import { makeGroups, removeGroups } from './limits.ts';
+import { type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
+import { hostsFile, resolverFile } from './name-service.ts';
+import type { Overlay } from './overlays.ts';
+import type { SharedFolders } from './shared-folders.ts';
+import { type ContainerUser, resolveUser } from './users.ts';
+
+/** What a session needs of its engine. */
+export interface SessionHost {
+  readonly directories: Directories;
+  readonly store: Store;
+  readonly runtime: string;
+  readonly initProgram: string;
+  readonly dockerSocket: string;
+  readonly owner: Owner;
+  seccompProgram(signal: AbortSignal): Promise<string | undefined>;
+}
+
+/** Makes containers of one session up to the point where the runtime can be told to start them. */
+export class ContainerMaker {
+  readonly #host: SessionHost;
+  readonly #layout: RunLayout;
+  readonly #installationId: string;
+  readonly #shared: SharedFolders;
+  readonly #users = new Map<string, ContainerUser>();
+
+  constructor(
+    host: SessionHost,
+    layout: RunLayout,
+    of: { readonly installationId: string; readonly shared: SharedFolders },
+  ) {
+    this.#host = host;
+    this.#layout = layout;
+    this.#installationId = of.installationId;
+    this.#shared = of.shared;
+  }
+
+  /** Makes a container's files, mount points, groups and configuration. */
+  create(
+    run: ContainerRun,
+    overlay: Overlay,
+    parts: { readonly holder: Holder; readonly terminal: boolean; readonly program: string | undefined },
+  ): ContainerRecord {
+    const user = this.#user(overlay, run);
+    this.#shared.readyFor(user, run);
+    const control = makeContainerFolder(this.#layout, run.containerId, run.sensitive);
+    const sources = this.#sources(run, overlay, { user, holder: parts.holder });
+    const plan = planMounts(run, sources);
+    this.#shared.note(plan);
+    makeWorkingDir(run, plan, sources);
+    this.#nameService(run, overlay);
+    const groups = makeGroups(`${this.#layout.runId}-${run.containerId}`, run.resources);
+    const real: Record<string, readonly string[]> = {};
+    for (const path of run.collectPaths) {
+      const resolved = resolveInside(overlay.reachable, path);
+      real[path] = [...resolved.real, ...resolved.missing];
+    }
+    const record: ContainerRecord = {
+      containerId: run.containerId,
+      image: run.image,
+      overlay: overlay.name,
+      mounts: plan.mounts,
+      real,
+      groups,
+      sensitive: run.sensitive,
+    };
+    const config = containerConfig(
+      run.workingDir === posix.normalize(run.workingDir)
+        ? run
+        : { ...run, workingDir: posix.normalize(run.workingDir) },
+      {
+        rootfs: overlay.path,
+        user,
+        binds: plan.binds,
+        networkNamespace: join(parts.holder.folder, 'netns'),
+        initProgram: this.#host.initProgram,
+        seccompProgram: parts.program,
+        terminal: parts.terminal,
+        ...(run.dockerSocket ? { extraHostGid: socketGroup(this.#host.dockerSocket) } : {}),
+      },
+    );
+    try {
+      if (groups.length > 0)
+        writeFileSync(join(control, 'groups'), `${groups.join('\n')}\n`, { mode: 0o600 });
+      writeFileSync(join(control, 'config.json'), JSON.stringify(config), { mode: 0o600 });
+      writeRecord(this.#layout, record);
+    } catch (cause) {
+      removeGroups(groups);
+      throw cause;
+    }
+    return record;
+  }
+
+  #sources(
+    run: ContainerRun,
+    overlay: Overlay,
+    parts: { readonly user: ContainerUser; readonly holder: Holder },
+  ): MountSources {
+    const { directories, owner } = this.#host;
+    const folder = (path: string): string => {
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+      return path;
+    };
+    return {
+      rootfs: overlay.reachable,
+      user: parts.user,
+      owner,
+      workspace: this.#layout.workspace,
+      home: run.home === 'shared' ? folder(this.#layout.home) : this.#layout.home,
+      tmp: run.home === 'shared' ? folder(this.#layout.tmp) : this.#layout.tmp,
+      outputs: join(this.#layout.outputs, run.containerId),
+      files: join(containerFolder(this.#layout, run.containerId), 'f'),
+      filesSeen: join(parts.holder.folder, 'c', run.containerId, 'f'),
+      volume: (scope, name) =>
+        folder(
+          join(
+            scope === 'run'
+              ? join(this.#layout.disk, 'volumes')
+              : installationVolumes(directories, this.#installationId),
+            name,
+          ),
+        ),
+      seen: (path, readOnly) =>
+        join(parts.holder.folder, readOnly ? 'r' : 'b', path.slice(directories.state.length)),
+      dockerSocket: run.dockerSocket ? this.#host.dockerSocket : undefined,
+    };
+  }
+
+  #user(overlay: Overlay, run: ContainerRun): ContainerUser {
+    const key = `${run.image}\0${run.user}`;
+    const known = this.#users.get(key);
+    if (known !== undefined) return known;
+    const user = resolveUser(overlay.reachable, run.user, run.image);
+    this.#users.set(key, user);
+    return user;
+  }
+
+  #nameService(run: ContainerRun, overlay: Overlay): void {
+    const write = (path: string, content: string): void => {
+      if (run.files.some((file) => file.path === path)) return;
+      writeInside(overlay.reachable, path, {
+        content: Buffer.from(content),
+        mode: 0o644,
+        owner: containerRoot,
+        parentOwner: containerRoot,
+      });
+    };
+    write('/etc/hosts', hostsFile(run));
+    if (run.network !== 'none') write('/etc/resolv.conf', resolverFile(run.network));
+  }
+}
