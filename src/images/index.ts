@@ -12,7 +12,7 @@ export {
   parseLock,
 } from './lock.ts';
 export { type LockChange, type LockRequest, makeLock } from './make-lock.ts';
-export { lockedPlatform, type PinRequest, pinImages } from './pin.ts';
+export { lockedPlatform, type PinRequest, pinImages, pinReferences } from './pin.ts';
 export { type TagsNow, tagsNow } from './tags-now.ts';
 
 /** Loads `createImageAccess`: images of registries and of the store. */

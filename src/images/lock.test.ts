@@ -6,7 +6,7 @@ import type { ImageAccess } from './access.ts';
 import { baseImages } from './build-inputs.ts';
 import { emptyLock, formatLock, parseLock } from './lock.ts';
 import { makeLock } from './make-lock.ts';
-import { pinImages } from './pin.ts';
+import { pinImages, pinReferences } from './pin.ts';
 
 const amd64 = parsePlatform('linux/amd64');
 const index = digestOf('index');
@@ -49,7 +49,7 @@ const access: ImageAccess = {
 const bundle = {
   file: 'porter.yaml',
   invocationImages: [{ name: 'tools', source: { kind: 'registry', image: 'ghcr.io/acme/tools:1' } }],
-  images: [],
+  images: [{ key: 'web', repository: 'ghcr.io/acme/web', tag: '1', labels: {} }],
   dependencies: [],
 } as unknown as Bundle;
 const noInputs = {
@@ -103,8 +103,10 @@ describe('the lock', () => {
             { bundle, lock, lockFile: 'porter.lock', names: ['tools'], platform: amd64 },
             access,
           );
-          outcomes[key] =
-            JSON.stringify(images.get('tools')) === JSON.stringify(image('linux/amd64')) ? 'same' : 'GAINED';
+          const { web } = pinReferences({ bundle, lock, lockFile: 'porter.lock' });
+          const isSame =
+            web === index && JSON.stringify(images.get('tools')) === JSON.stringify(image('linux/amd64'));
+          outcomes[key] = isSame ? 'same' : 'GAINED';
         } catch {
           outcomes[key] = 'error';
         }

@@ -1,4 +1,4 @@
-import { isDigest } from '../oci/names/index.ts';
+import { digestOf, isDigest } from '../oci/names/index.ts';
 import { imagesError } from './errors.ts';
 import { interfaceProblem } from './interface.ts';
 
@@ -9,13 +9,21 @@ import { interfaceProblem } from './interface.ts';
 export interface Lock {
   readonly lockVersion: 1;
   readonly invocationImages: Readonly<Record<string, LockedImage | LockedBuild | LockedBake>>;
-  readonly images: Readonly<Record<string, LockedReference>>;
-  readonly dependencies: Readonly<Record<string, LockedReference>>;
+  readonly images: Readonly<Record<string, SealedReference>>;
+  readonly dependencies: Readonly<Record<string, SealedReference>>;
 }
 
 export interface LockedReference {
   readonly reference: string;
   readonly digest: string;
+}
+
+/**
+ * A reference that no run pulls, so no verified bytes contradict an edit of it. The seal makes one that was not made
+ * by `skycap lock` an error; like everything here it proves nothing against someone who writes the whole entry.
+ */
+export interface SealedReference extends LockedReference {
+  readonly seal: string;
 }
 
 export interface LockedImage extends LockedReference {
@@ -52,6 +60,10 @@ export interface LockedBake {
   readonly bake: { readonly file: string; readonly name: string; readonly digest: string };
 }
 
+export function sealed({ reference, digest }: LockedReference): SealedReference {
+  return { reference, digest, seal: digestOf(`${reference}@${digest}`) };
+}
+
 export const emptyLock: Lock = { lockVersion: 1, invocationImages: {}, images: {}, dependencies: {} };
 
 /** @throws LOCK_INVALID with the path of the wrong value. */
@@ -79,10 +91,10 @@ export function parseLock(text: string, file: string): Lock {
       parseImage(entry, file, `invocationImages.${name}`),
     ),
     images: mapValues(record(root.images, file, 'images'), (entry, name) =>
-      parseReference(entry, file, `images.${name}`),
+      parseSealed(entry, file, `images.${name}`),
     ),
     dependencies: mapValues(record(root.dependencies, file, 'dependencies'), (entry, name) =>
-      parseReference(entry, file, `dependencies.${name}`),
+      parseSealed(entry, file, `dependencies.${name}`),
     ),
   };
 }
@@ -171,13 +183,15 @@ function parsePlatformEntry(value: unknown, file: string, path: string): LockedP
   };
 }
 
-function parseReference(value: unknown, file: string, path: string): LockedReference {
+function parseSealed(value: unknown, file: string, path: string): SealedReference {
   const entry = record(value, file, path);
-  rejectUnknown(entry, ['reference', 'digest'], file, path);
-  return {
+  rejectUnknown(entry, ['reference', 'digest', 'seal'], file, path);
+  const found = sealed({
     reference: string(entry.reference, file, `${path}.reference`),
     digest: digest(entry.digest, file, `${path}.digest`),
-  };
+  });
+  if (entry.seal === found.seal) return found;
+  throw invalid(file, `${path} was edited: its seal does not fit its reference and digest`);
 }
 
 function record(value: unknown, file: string, path: string): Readonly<Record<string, unknown>> {

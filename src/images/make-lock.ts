@@ -2,8 +2,15 @@ import type { Bundle, InvocationImage } from '../bundle/index.ts';
 import { formatPlatform, formatReference, parseReference, withDefaultTag } from '../oci/names/index.ts';
 import type { ImageAccess } from './access.ts';
 import type { BuildInputs } from './build-inputs.ts';
-import { type Lock, type LockedImage, type LockedReference, sortKeys } from './lock.ts';
-import { lockedPlatform } from './pin.ts';
+import {
+  type Lock,
+  type LockedImage,
+  type LockedReference,
+  type SealedReference,
+  sealed,
+  sortKeys,
+} from './lock.ts';
+import { lockedPlatform, referencedText } from './pin.ts';
 
 export interface LockRequest {
   readonly bundle: Bundle;
@@ -62,16 +69,15 @@ export async function makeLock(
       });
     }
   }
-  const images: Record<string, LockedReference> = {};
+  const images: Record<string, SealedReference> = {};
   for (const image of bundle.images) {
-    const text = `${image.repository}${image.tag === undefined ? '' : `:${image.tag}`}${image.digest === undefined ? '' : `@${image.digest}`}`;
-    images[image.key] = await lockReference(text, previous.images[image.key], {
+    images[image.key] = await lockReference(referencedText(image), previous.images[image.key], {
       access,
       isMoved: isMoved(image.key),
     });
     note(image.key, previous.images[image.key], images[image.key] as LockedReference);
   }
-  const dependencies: Record<string, LockedReference> = {};
+  const dependencies: Record<string, SealedReference> = {};
   for (const dependency of bundle.dependencies) {
     const before = previous.dependencies[dependency.name];
     dependencies[dependency.name] = await lockReference(dependency.reference, before, {
@@ -135,11 +141,11 @@ async function lockImage(
 
 async function lockReference(
   text: string,
-  before: LockedReference | undefined,
+  before: SealedReference | undefined,
   { access, isMoved }: { access: ImageAccess; isMoved: boolean },
-): Promise<LockedReference> {
+): Promise<SealedReference> {
   const parsed = withDefaultTag(parseReference(text));
   const reference = formatReference(parsed);
   if (before !== undefined && before.reference === reference && !isMoved) return before;
-  return { reference, digest: parsed.digest ?? (await access.digestOf(text)) };
+  return sealed({ reference, digest: parsed.digest ?? (await access.digestOf(text)) });
 }

@@ -1,4 +1,4 @@
-import type { Bundle, InvocationImage } from '../bundle/index.ts';
+import type { Bundle, InvocationImage, ReferencedImage } from '../bundle/index.ts';
 import type { PinnedImage, Platform } from '../oci/index.ts';
 import {
   formatPlatform,
@@ -75,6 +75,36 @@ async function pinImage(request: PinRequest, name: string, access: ImageAccess):
   const pinned = await access.fetch(formatReference({ ...named, digest: entry.digest as never }), platform);
   compare(request.lockFile, name, { entry, pinned });
   return { ...pinned, reference: written };
+}
+
+/**
+ * Digests of the bundle's `images:` by key: the file's own where it names one, else the lock's.
+ *
+ * @throws LOCK_ENTRY_MISSING, LOCK_STALE
+ */
+export function pinReferences({
+  bundle,
+  lock,
+  lockFile,
+}: Pick<PinRequest, 'bundle' | 'lock' | 'lockFile'>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    bundle.images.map((image) => {
+      if (image.digest !== undefined) return [image.key, image.digest];
+      const written = formatReference(withDefaultTag(parseReference(referencedText(image))));
+      const entry = lock.images[image.key];
+      if (entry?.reference === written) return [image.key, entry.digest];
+      throw imagesError(
+        entry === undefined ? 'LOCK_ENTRY_MISSING' : 'LOCK_STALE',
+        `${lockFile} ${entry === undefined ? 'does not pin' : `pins ${entry.reference} for`} the image ${image.key}, and ${bundle.file} names ${written}`,
+        { hint: 'pin it with: skycap lock', place: { file: lockFile } },
+      );
+    }),
+  );
+}
+
+/** An entry of `images:` as a reference. */
+export function referencedText({ repository, tag, digest }: ReferencedImage): string {
+  return `${repository}${tag === undefined ? '' : `:${tag}`}${digest === undefined ? '' : `@${digest}`}`;
 }
 
 export function declaredImage(bundle: Bundle, name: string): InvocationImage {

@@ -1,6 +1,6 @@
 import { loadBundle } from '../bundle/index.ts';
 import type { Json } from '../document/index.ts';
-import { pinImages, readInterface } from '../images/index.ts';
+import { pinImages, pinReferences, readInterface } from '../images/index.ts';
 import type { Digest, PinnedImage } from '../oci/index.ts';
 import { type KnownValue, makePlan, type Plan, usedImages } from '../plan/index.ts';
 import type { Installation, StoredValue } from '../state/index.ts';
@@ -64,7 +64,7 @@ export async function planAction(
     action: request.action,
     installation: { ...request.key, id: context.installationId },
     images,
-    referencedDigests: Object.fromEntries(Object.entries(lock.images).map(([key, pin]) => [key, pin.digest])),
+    referencedDigests: pinReferences({ bundle, lock, lockFile: request.source.lockFile }),
     interfaceCommands: interfaceCommands(images),
     parameters: resolved.values,
     isGranted: (consent) => deps.isGranted({ ...consent, bundle: bundle.name }),
