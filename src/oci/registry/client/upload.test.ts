@@ -184,6 +184,22 @@ describe('a blob', () => {
     ]);
     expect(sent(outcome, 'PUT')[1]?.body.equals(BYTES)).toBe(true);
   });
+
+  it('that is refused under way with every token ends in an error', async () => {
+    let issued = 0;
+    const challenge = (host: string | undefined): Reply => ({
+      status: 401,
+      headers: { 'www-authenticate': `Bearer realm="http://${host}/token",service="s"` },
+    });
+    const outcome = await push({
+      'GET /v2/': (asked) => challenge(asked.headers.host),
+      'GET /token': () => ({ body: JSON.stringify({ token: `t${++issued}` }) }),
+      [START]: here(),
+      [`PUT ${UPLOADS}1`]: (asked) => challenge(asked.headers.host),
+    });
+    expect(outcome.result).toBe('REGISTRY_UNAUTHORIZED');
+    expect(sent(outcome, 'PUT')).toHaveLength(2);
+  });
 });
 
 describe('mounting', () => {
@@ -378,6 +394,35 @@ describe('chunks', () => {
     );
     expect(outcome.result).toBe('uploaded');
     expect(state.bytes.equals(BYTES)).toBe(true);
+  });
+
+  it('start over where the registry has forgotten them', async () => {
+    let forgot = false;
+    const { rules, state } = counting({
+      fail: (_, count) => {
+        if (count !== 2 || forgot) return undefined;
+        forgot = true;
+        state.bytes = Buffer.alloc(0);
+        return { status: 416 };
+      },
+    });
+    const outcome = await push(rules, { client });
+    expect(outcome).toMatchObject({ result: 'uploaded', opened: [0, 0] });
+    expect(state.bytes.equals(BYTES)).toBe(true);
+  });
+
+  it('whose registry never agrees on how far they are end in an error', async () => {
+    let end = 1000;
+    const outcome = await push(
+      {
+        [START]: here(),
+        [`PATCH ${UPLOADS}1`]: { status: 416 },
+        [`GET ${UPLOADS}1`]: () => ({ status: 204, headers: { range: `0-${end++}` } }),
+      },
+      { client: { chunkSize: 200_000 } },
+    );
+    expect(outcome.result).toBe('REGISTRY_REFUSED');
+    expect(outcome.asked.length).toBeLessThan(40);
   });
 
   it('that are never taken end in an error', async () => {

@@ -1,4 +1,4 @@
-import { chmod, mkdir, realpath } from 'node:fs/promises';
+import { mkdir, realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isSkycapError } from '../../../kernel/index.ts';
 import { writeFileAtomic } from '../../../kernel/system/index.ts';
@@ -94,7 +94,6 @@ async function write(location: AuthLocation, file: JsonObject): Promise<void> {
     // Many keep their configuration elsewhere and a link here; the link stays.
     const path = await realpath(location.path).catch(() => location.path);
     await writeFileAtomic(path, `${JSON.stringify(content, undefined, '\t')}\n`, { mode: 0o600 });
-    await chmod(path, 0o600);
   } catch (error) {
     if (isSkycapError(error)) throw error;
     const { code } = error as { code?: string };

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -336,9 +336,11 @@ describe('writing', () => {
     const begun = await ask('POST /v2/a/blobs/uploads/');
     const path = String(begun.headers.location);
     await ask(`PATCH ${path}`, { body: 'abc' });
+    const [folder = ''] = await readdir(directory);
+    const [file = ''] = await readdir(join(directory, folder));
     const socket = connect(served.port, '127.0.0.1');
     socket.write(`PATCH ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf`);
-    await once(socket, 'connect');
+    await expect.poll(async () => (await stat(join(directory, folder, file))).size).toBe(7);
     socket.end();
     const finish = async (): Promise<number> =>
       (await ask(`PUT ${path}?digest=${digestOf('abcdef')}`, { body: 'def' })).status;
