@@ -75,10 +75,13 @@ export function createRedactor(secrets: Iterable<SecretValue> = []): Redactor {
 
 function partsOf(value: unknown): readonly (Uint8Array | 'boolean')[] {
   if (value === undefined || value === null) return [];
-  if (value instanceof Uint8Array) return [value];
   if (typeof value === 'boolean') return ['boolean'];
-  if (typeof value === 'string')
-    return /^(true|false)$/i.test(value.trim()) ? ['boolean'] : [Buffer.from(value, 'utf8')];
+  if (value instanceof Uint8Array) {
+    const isBoolean =
+      value.length < 16 && /^(true|false)$/i.test(Buffer.from(value).toString('latin1').trim());
+    return [isBoolean ? 'boolean' : value];
+  }
+  if (typeof value === 'string') return partsOf(Buffer.from(value, 'utf8'));
   if (typeof value !== 'object') return [Buffer.from(String(value), 'utf8')];
   const leaves = Object.values(value).flatMap(partsOf);
   return [Buffer.from(JSON.stringify(value), 'utf8'), ...leaves];

@@ -4,6 +4,7 @@ import type { RunState, StepState } from '../state/index.ts';
 import { containerPath, isInWorkspace } from './collect.ts';
 import { runError } from './errors.ts';
 import { outputValue } from './extract.ts';
+import { maskValue } from './masking.ts';
 import { StepRecords } from './records.ts';
 import { hasEnded, readySteps } from './schedule.ts';
 import { type RunValues, recordOutputs, runStep, type StepOutcome } from './step.ts';
@@ -127,19 +128,10 @@ export async function executePlan(request: RunRequest, hooks: RunHooks): Promise
 /** Every secret of the run is masked in every step: a file can bring one to a step that was never given it. */
 function runRedactor(request: RunRequest): Redactor {
   const redactor = createRedactor();
-  for (const [name, value] of request.credentials) redactor.add({ name, value });
-  for (const [name, value] of [...request.parameters, ...request.outputs]) {
-    if (value.sensitive)
-      redactor.add({ name, value: typeof value.json === 'string' ? value.bytes : value.json });
-  }
-  if (redactor.unmasked.length > 0) {
-    const names = redactor.unmasked.join(', ');
-    request.emit({
-      type: 'warning',
-      code: 'value-not-masked',
-      message: `too short to be masked in the steps' output: ${names}`,
-    });
-  }
+  for (const [name, bytes] of request.credentials)
+    maskValue(redactor, { name, bytes, json: '' }, request.emit);
+  for (const [name, value] of [...request.parameters, ...request.outputs])
+    if (value.sensitive) maskValue(redactor, { name, ...value }, request.emit);
   return redactor;
 }
 

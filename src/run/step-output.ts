@@ -1,8 +1,9 @@
 import type { Emit, Redactor } from '../kernel/index.ts';
-import type { PlanStep } from '../plan/index.ts';
+import type { KnownValue, PlanStep } from '../plan/index.ts';
 import { runError } from './errors.ts';
 import type { RunEvent } from './events.ts';
 import { LineSplitter } from './lines.ts';
+import { maskValue } from './masking.ts';
 
 type Stream = 'stdout' | 'stderr';
 
@@ -65,8 +66,8 @@ export class StepOutput {
   }
 
   /** From here on this value is masked in what is shown, what is held back included. */
-  mask(name: string, value: Uint8Array): void {
-    this.#redactor.add({ name, value });
+  mask(name: string, value: KnownValue): void {
+    maskValue(this.#redactor, { name, ...value }, this.#emit);
   }
 
   /** Shows what was held (the redactor knows the step's own sensitive outputs by now) and the unfinished last lines. */

@@ -216,7 +216,7 @@ async function runAttempt(
     carried: context.carried,
   });
   values.carried = mergeCarried(values.carried, collected.changed);
-  for (const [name, value] of collected.outputs) if (value.sensitive) printed.mask(name, value.bytes);
+  for (const [name, value] of collected.outputs) if (value.sensitive) printed.mask(name, value);
   printed.end();
   failpoint('collecting');
   await recordOutputs(

@@ -13,6 +13,7 @@ import type {
 import { type CollectedOutputs, collectOutputs, mergeCarried } from './collect.ts';
 import type { RunEvent } from './events.ts';
 import { finalOutputs, type RunHooks } from './execute.ts';
+import { maskValue } from './masking.ts';
 import { attemptRecord, forgiven, mergeOutputs, recordOutputs } from './step.ts';
 import { StepOutput } from './step-output.ts';
 import { defaultRunOptions } from './types.ts';
@@ -165,10 +166,7 @@ function outputOf({ plan, outputs, emit }: InterruptedRun, step: PlanStep): Step
     sees.credentials.length > 0 ||
     plan.parameters.some((p) => p.sensitive && sees.parameters.includes(p.name));
   const redactor = createRedactor();
-  for (const [name, value] of outputs) {
-    if (value.sensitive)
-      redactor.add({ name, value: typeof value.json === 'string' ? value.bytes : value.json });
-  }
+  for (const [name, value] of outputs) if (value.sensitive) maskValue(redactor, { name, ...value }, emit);
   return new StepOutput(isHidden ? { ...step, suppressOutput: true } : step, redactor, {
     emit,
     showLive: false,
@@ -202,7 +200,7 @@ async function collect(
   }
   gathered.carried = mergeCarried(gathered.carried, collected.changed);
   for (const [name, value] of collected.outputs) {
-    if (value.sensitive) printed.mask(name, value.bytes);
+    if (value.sensitive) printed.mask(name, value);
   }
   await recordOutputs(
     { state, installationId: run.installationId, runId: run.id, emit, plan },

@@ -68,5 +68,7 @@ function certainBase64(bytes: Buffer, before: string, alphabet: 'base64' | 'base
   );
   const [first = ''] = tries;
   const same = [...first].map((character, at) => tries.every((other) => other[at] === character));
-  return first.slice(same.indexOf(true), same.lastIndexOf(true) + 1);
+  const start = same.indexOf(true);
+  const end = same.indexOf(false, start);
+  return first.slice(start, end < 0 ? undefined : end);
 }

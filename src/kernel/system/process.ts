@@ -5,7 +5,7 @@ import { kernelError } from '../errors.ts';
 export interface ProcessOptions {
   /** Given to the program's standard input, which is closed after it; none if absent. */
   readonly input?: string | Uint8Array;
-  /** The whole environment; that of this process if absent. */
+  /** The whole environment; `helperEnvironment()` if absent. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   /** Kills the program when aborted. */
@@ -34,7 +34,7 @@ export function runProcess(
   const { promise, resolve, reject } = Promise.withResolvers<ProcessResult>();
   const child = spawn(command, args, {
     stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
-    ...(options.env === undefined ? {} : { env: { ...options.env } }),
+    env: { ...(options.env ?? helperEnvironment()) },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...(options.timeoutMs === undefined ? {} : { timeout: options.timeoutMs, killSignal: 'SIGKILL' }),
   });
@@ -60,6 +60,19 @@ export function runProcess(
     child.stdin?.end(options.input);
   }
   return promise;
+}
+
+/**
+ * What programs that do our work need of the user's environment. Not all of it: `--credential x=env:VAR` makes a
+ * variable of ours a secret, which any process that inherits it would show in /proc.
+ */
+export function helperEnvironment(): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    ['PATH', 'LANG', 'LC_ALL', 'TMPDIR'].flatMap((name) => {
+      const value = process.env[name];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
 }
 
 /** What a failed start means to a user. */

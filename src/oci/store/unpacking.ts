@@ -5,7 +5,7 @@ import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
-import { diskError } from '../../kernel/system/index.ts';
+import { diskError, helperEnvironment } from '../../kernel/system/index.ts';
 import { NeedsParents, openSink, type Unpacked, unpackLayer } from '../layer/index.ts';
 import type { IdMap, Lower, TransferOptions } from '../port.ts';
 import type { Digest, PinnedLayer } from '../types.ts';
@@ -260,7 +260,7 @@ async function markDurable(directory: string, record: LayerRecord): Promise<void
 /** Node has no syncfs; coreutils' `sync -f` is one. */
 async function syncFileSystem(path: string): Promise<boolean> {
   return await new Promise((resolve) => {
-    const child = spawn('sync', ['-f', path], { stdio: 'ignore' });
+    const child = spawn('sync', ['-f', path], { stdio: 'ignore', env: helperEnvironment() });
     child.on('error', () => resolve(false));
     child.on('close', (code) => resolve(code === 0));
   });
