@@ -19,3 +19,19 @@ export async function loadImages(): Promise<typeof import('./image/index.ts')> {
 export async function loadLayers(): Promise<typeof import('./layer/index.ts')> {
   return await import('./layer/index.ts');
 }
+
+/** Registries: `createRegistryClient`, `checkLogin`; `serveRegistry`; `createCredentialsProvider`, `storeCredential`, … */
+export {
+  type Credential,
+  type CredentialsEnvironment,
+  type CredentialsProvider,
+  type LoginEntry,
+  loadCredentials,
+  loadRegistryClient,
+  loadRegistryServer,
+  type RegistryClientOptions,
+  type ServedRegistry,
+  type ServeOptions,
+  type Stored,
+  type StoreOptions,
+} from './registry/index.ts';
