@@ -68,6 +68,8 @@ describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (eng
     env: Record<string, string> = {},
   ): Promise<{ first: Ran; second: Ran }> {
     const first = world.start(['install', name, '--progress', 'json'], { cwd, env });
+    // From here on the first holds the lock, or is dead already.
+    await Promise.race([first.said('run.started').catch(() => {}), first.ended]);
     const killed = kill(first);
     let second: Ran | undefined;
     for (let tries = 0; tries < 100; tries += 1) {

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type LayoutStore, loadStore } from '../../src/oci/index.ts';
@@ -60,7 +60,6 @@ export interface Running {
 export async function makeWorld(engine: EngineName): Promise<World> {
   const directory = mkdtempSync(join(tmpdir(), 'skycap-world-'));
   const runtime = mkdtempSync('/dev/shm/skycap-world-');
-  chmodSync(runtime, 0o711);
   const { openStore } = await loadStore();
   const images = await openStore({ directory: join(directory, 'registry') });
   const requests: { method: string; path: string }[] = [];

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isSkycapError } from '../../kernel/index.ts';
+import { failpoint, isSkycapError } from '../../kernel/index.ts';
 import type { PinnedImage } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type {
@@ -27,6 +27,7 @@ import type { Holder } from './holder.ts';
 import { createLook, filesBelow, readAccounts } from './image-files.ts';
 import { keptShell } from './kept.ts';
 import { containerName, containersOf, LABEL, networksOf, volumesOf } from './names.ts';
+import { Placeholders } from './placeholders.ts';
 import { placeFiles } from './placement.ts';
 import { type ContainerPlaces, makePlaces, placesOf, removePlaces, removeRunPlaces } from './places.ts';
 import { firstFiles, giveToUser, makePlaceholders, openToUser } from './prepare.ts';
@@ -60,10 +61,12 @@ export class DockerSession implements Session {
   readonly #accounts = new Map<string, Promise<Accounts>>();
   readonly #looks = new Map<string, Promise<string>>();
   readonly #kept = new Set<string>();
+  readonly #placeholders: Placeholders;
 
   constructor(context: SessionContext) {
     this.#c = context;
     this.runId = context.runId;
+    this.#placeholders = new Placeholders(context.api, context.runId);
     this.workspace = dockerWorkspace(context.holder);
   }
 
@@ -73,6 +76,7 @@ export class DockerSession implements Session {
 
   async run(run: ContainerRun, io: ContainerIo): Promise<ContainerExit> {
     const ready = await this.#prepare(run, { shell: false });
+    failpoint('create');
     let answer: SupervisorAnswer;
     try {
       answer = await (ready.supervisor as SupervisorProcess).start();
@@ -84,6 +88,7 @@ export class DockerSession implements Session {
       await this.#discard(run.containerId, ready.places);
       return notStarted(run, answer);
     }
+    failpoint('start');
     io.onStarted?.();
     const exit = await watchExit(
       this.#c.api,
@@ -95,7 +100,6 @@ export class DockerSession implements Session {
       const message = `the output of ${run.containerId} is too large for memory; the rest of it lies in ${overflowFile} until it is released`;
       this.#c.operation.emit({ type: 'engine.notice', message });
     }
-    await this.#afterwards(ready.placeholders);
     return exit;
   }
 
@@ -114,9 +118,7 @@ export class DockerSession implements Session {
     }
     io.onStarted?.();
     const mark = found?.Config.Labels?.[LABEL.mark] ?? '';
-    const exit = await watchExit(this.#c.api, { name, places, mark, graceMs: 10_000 }, io);
-    await this.#afterwards(placeholdersOf(found));
-    return exit;
+    return await watchExit(this.#c.api, { name, places, mark, graceMs: 10_000 }, io);
   }
 
   async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
@@ -139,6 +141,7 @@ export class DockerSession implements Session {
     await this.#c.api.remove(found.Id);
     await this.#c.api.removeVolume(`${containerName(containerId)}-outputs`);
     await removePlaces(placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: true }));
+    await this.#afterwards(containerId, found);
     return undefined;
   }
 
@@ -214,6 +217,10 @@ export class DockerSession implements Session {
       }));
       for (const { file, source } of mounted)
         await writeFile(source, file.content, { mode: 0o600, flag: 'wx' });
+      this.#placeholders.begin(
+        run.containerId,
+        run.files.map((file) => file.path),
+      );
       const placeholders = await makePlaceholders(this.#c, run, placement);
       const body = containerBody(run, {
         runId: this.runId,
@@ -242,7 +249,7 @@ export class DockerSession implements Session {
       const look = () => this.#look(run.image);
       const first = await firstFiles(this.#c, run, { look, placement, owner, init, architecture });
       await api.putArchive(name, '/', packItems(first));
-      return { name, places, mark, supervisor, placeholders };
+      return { name, places, mark, supervisor };
     } catch (error) {
       supervisor?.letGo();
       await this.#discard(run.containerId, places).catch(() => {});
@@ -324,8 +331,10 @@ export class DockerSession implements Session {
     return mountable ? { kind: 'mounted', source: helperFile } : { kind: 'written' };
   }
 
-  async #afterwards(placeholders: readonly string[]): Promise<void> {
-    await this.#c.holder.prune(placeholders);
+  /** Once it is removed: as long as it is there, the daemon makes its mount points again. */
+  async #afterwards(containerId: string, was: ContainerInspect | undefined): Promise<void> {
+    const made = JSON.parse(was?.Config.Labels?.['dev.skycap.placeholders'] ?? '[]') as string[];
+    await this.#c.holder.prune(await this.#placeholders.end(containerId, made));
   }
 
   async #discard(containerId: string, places: ContainerPlaces): Promise<void> {
@@ -334,7 +343,7 @@ export class DockerSession implements Session {
     await api.remove(containerName(containerId));
     await api.removeVolume(`${containerName(containerId)}-outputs`);
     await removePlaces(places);
-    await this.#afterwards(placeholdersOf(found));
+    await this.#afterwards(containerId, found);
   }
 
   #placesWithOutput(containerId: string): ContainerPlaces {
@@ -364,7 +373,6 @@ interface Prepared {
   readonly places: ContainerPlaces;
   readonly mark: string;
   readonly supervisor: SupervisorProcess | undefined;
-  readonly placeholders: readonly string[];
 }
 
 const NO_ACCOUNTS: Accounts = { passwd: undefined, group: undefined };
@@ -375,7 +383,3 @@ const NOTHING_KNOWN: ContainerExit = {
   finishedAt: '',
   message: 'the container is gone, and nothing tells how it ended',
 };
-
-function placeholdersOf(found: ContainerInspect | undefined): readonly string[] {
-  return JSON.parse(found?.Config.Labels?.['dev.skycap.placeholders'] ?? '[]') as string[];
-}

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { ignoreEvents } from '../../kernel/index.ts';
+import { failpoint, ignoreEvents } from '../../kernel/index.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -115,10 +115,12 @@ export class RuntimeSession implements Session {
         rmSync(containerFolder(this.#layout, run.containerId), { recursive: true, force: true });
       }
     }
+    failpoint('create');
     const timeout = run.timeoutMs === undefined ? '-' : seconds(run.timeoutMs);
     opened.holder.order(
       `run ${run.containerId} ${run.sensitive ? 'mem' : 'disk'} ${timeout} ${seconds(run.graceMs)}`,
     );
+    failpoint('start');
     void opened.overlays.prepare(run.image);
     const exit = await this.#follow(record, io);
     if (exit === undefined) {
@@ -169,6 +171,7 @@ export class RuntimeSession implements Session {
       await (await this.#opened)?.holder.unmount([record.overlay]);
       return keepContainer(this.#host, this.#layout, { record, lowers: await this.#lowers(record.image) });
     }
+    this.#freeMountPoints(record);
     const work = this.#remove(record);
     this.#releasing.add(work);
     void work.finally(() => this.#releasing.delete(work)).catch(() => {});
@@ -239,6 +242,14 @@ export class RuntimeSession implements Session {
     await removeContainer(this.#layout, record);
     const opened = await this.#opened;
     opened?.overlays.retire(record.overlay);
+  }
+
+  #freeMountPoints(record: ContainerRecord): void {
+    const others = containerIds(this.#layout).filter((id) => id !== record.containerId);
+    this.#shared.free(
+      record.mounts,
+      others.flatMap((id) => readRecord(this.#layout, id)?.mounts ?? []),
+    );
   }
 
   async #removeIfAny(containerId: string): Promise<void> {
