@@ -70,7 +70,8 @@ export async function collectOutputs(
   const take = (name: string, read: () => Uint8Array | undefined, sensitive: boolean): void => {
     try {
       const bytes = read();
-      if (bytes !== undefined) outputs.set(name, outputValue(bytes, declaredOutput(plan, name), sensitive));
+      if (bytes !== undefined)
+        outputs.set(name, outputValue(bytes, declaredOutput(plan, step, name), sensitive));
     } catch (cause) {
       if (!isSkycapError(cause)) throw cause;
       error ??= cause;
@@ -115,8 +116,14 @@ export async function collectOutputs(
   };
 }
 
-function declaredOutput(plan: Plan, name: string): PlanOutput | undefined {
-  return plan.outputs.find((output) => output.name === name);
+/** Of a matrix cell: what one property of the declared object is, text where the schema does not say. */
+function declaredOutput(plan: Plan, step: PlanStep, name: string): PlanOutput | undefined {
+  const declared = plan.outputs.find((output) => output.name === name);
+  if (step.cell === undefined || declared?.schema.type !== 'object') return declared;
+  const { additionalProperties: each } = declared.schema;
+  if (typeof each !== 'object' || each === null || Array.isArray(each))
+    return { ...declared, schema: { type: 'string' } };
+  return { ...declared, schema: each as PlanOutput['schema'] };
 }
 
 function isUnchanged(file: CollectedFile, carried: readonly ContainerFile[]): boolean {

@@ -17,7 +17,7 @@ export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | un
     case 'timeout':
       return runError(
         'STEP_TIMEOUT',
-        `step ${step.id} ran longer than ${step.timeoutMs ?? 0} ms and was stopped`,
+        `step ${step.id} ran longer than its timeout of ${inWords(step.timeoutMs ?? 0)} and was stopped`,
         { details, hint: 'raise its timeout, or find out what it waits for' },
       );
     case 'oom':
@@ -45,6 +45,12 @@ export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | un
         hint: `look at what it changed, then go on with --resume --rerun ${step.id}`,
       });
   }
+}
+
+/** As it is written in a bundle. */
+function inWords(ms: number): string {
+  if (ms % 60_000 === 0) return `${ms / 60_000}m`;
+  return ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`;
 }
 
 /** Whether `ignoreError` forgives this end (Porter's exec mixin: codes, or words on stderr). */

@@ -57,7 +57,7 @@ function stepText(
     ['image', step.image],
     ['after', step.needs.length === 0 ? undefined : step.needs.join(', ')],
     ['when', step.when === undefined ? undefined : lateText(step.when, makers)],
-    ['folder', lateText(step.dir, makers)],
+    ['folder', lateText(step.dir, makers) || undefined],
     [
       'command',
       step.command.kind === 'argv'
