@@ -52,6 +52,7 @@ export interface ContainerSummary {
   readonly Names: readonly string[];
   readonly State: string;
   readonly Labels: Readonly<Record<string, string>>;
+  readonly Mounts?: readonly { readonly Destination: string }[];
 }
 
 /** X-Docker-Container-Path-Stat; `mode` is Go's os.FileMode. */

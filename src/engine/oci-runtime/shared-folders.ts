@@ -1,11 +1,12 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { ContainerRun, Workspace } from '../port.ts';
+import { isBelow } from '../run-check.ts';
 import { giveTo, packFrom, removeFrom, snapshotOf, unpackInto, type WalkedEntry } from '../tree/contents.ts';
 import { descend, type Owner, parts } from '../tree/folder.ts';
 import { readJson } from './container.ts';
 import type { RunLayout } from './layout.ts';
-import type { MountPlan } from './mount-plan.ts';
+import type { MountPlan, PlannedMount } from './mount-plan.ts';
 
 /**
  * What the containers of a run share on disk: workspace, home, volumes. One owner on this host owns it all, and
@@ -56,6 +57,20 @@ export class SharedFolders {
     if (fresh.length === 0) return;
     for (const path of fresh) this.#artefacts.add(path);
     writeFileSync(this.#layout.artefacts, JSON.stringify([...this.#artefacts]), { mode: 0o600 });
+  }
+
+  /**
+   * After a container: the mount points that were made for its files go, so that a later step does not find an empty
+   * file in place of what it may not see. One that another container is mounted over stays: it would lose its mount.
+   */
+  free(gone: readonly PlannedMount[], others: readonly PlannedMount[]): void {
+    const covers = (mounts: readonly PlannedMount[], path: string): boolean =>
+      mounts.some((mount) => mount.kind === 'file' && isBelow(mount.path, `/cnab/app/${path}`));
+    const mine = [...this.#artefacts].filter((path) => covers(gone, path) && !covers(others, path));
+    for (const path of mine.sort((a, b) => b.length - a.length)) {
+      removeIfEmpty(this.#layout.workspace, path);
+      this.#artefacts.delete(path);
+    }
   }
 
   /** At the session's end, when something of it stays. */
