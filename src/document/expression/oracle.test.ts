@@ -6,7 +6,7 @@ import { isSkycapError } from '../../kernel/index.ts';
 import type { Json } from '../types.ts';
 import { absent, evaluateTree, names, type ScopeNode, value } from './index.ts';
 
-/** Porter's own results, recorded; see test/data/README.md. */
+/** Results of Porter 1.6 (commit 9b112974 of August 2026), recorded: the step a mixin got, or the error. */
 interface Case {
   readonly id: string;
   readonly manifest: string;

@@ -69,6 +69,11 @@ test.each([
   `(((\`echo "))"\` + ${X})))`,
   `echo "\${a["$(echo "]")" + ${X}]}"`,
   `a+() { eval ${X}; }`,
+  `$(echo ${X}) a`,
+  `"$(echo "${X}")"`,
+  `env $(echo ${X}) a`,
+  `printf $(echo ${X}) b`,
+  `[ $(echo ${X}) $b ]`,
   `cat <<$'E'\n${X}\nE`,
   `(( $(case x in x) echo 1;; esac) + ${X} ))`,
 ])('%s: refused', (script) => {

@@ -52,7 +52,10 @@ export function evaluatedArguments(words: readonly Word[]): readonly Evaluated[]
 
 const hasHole = (word: Word | undefined): boolean => word?.value.includes(HOLE) ?? false;
 /** Could the value make an option of this word? */
-const mayBeOption = (word: Word): boolean => /^-*[\0]/.test(word.value) || /^-+[\w-]*\0/.test(word.value);
+const mayBeOption = (word: Word): boolean =>
+  reaches(word) && (/^-*[\0\x01]/.test(word.value) || /^-+[\w-]*[\0\x01]/.test(word.value));
+/** Does a value get into this word, if only through a substitution? */
+const reaches = (word: Word): boolean => word.holes[1] > word.holes[0];
 
 /** The words of a command that would be evaluated, with the program that does it. */
 export function evaluatedWords(words: readonly Word[], from = 0): readonly Evaluated[] {
@@ -140,9 +143,9 @@ function wrapped(words: readonly Word[], from: number, name: string): readonly E
 function inner(words: readonly Word[], from: number): readonly Evaluated[] {
   const word = words[from];
   if (word === undefined) return [];
-  if (hasHole(word))
+  if (reaches(word))
     return [
-      { word: from, program: 'the command itself', language: 'argument' },
+      { word: from, program: 'the command itself', language: hasHole(word) ? 'argument' : 'other' },
       ...unknownProgram(words, from),
     ];
   return evaluatedWords(words, from);
@@ -275,7 +278,6 @@ function printed(words: readonly Word[], from: number): Evaluated[] {
   const refused: Evaluated[] = [];
   for (let i = from + 1; i < words.length; i++) {
     const word = words[i] as Word;
-    const hole = word.holes[1] > word.holes[0];
     if (word.value === '--') return refused;
     if (/^-v/.test(word.value)) {
       const name = word.value === '-v' ? i + 1 : i;
@@ -283,8 +285,7 @@ function printed(words: readonly Word[], from: number): Evaluated[] {
       i = name;
       continue;
     }
-    if (hole && hasHole(word) && mayBeOption(word))
-      refused.push({ word: i, program: 'printf', language: 'argument', option: true });
+    if (mayBeOption(word)) refused.push({ word: i, program: 'printf', language: 'argument', option: true });
     return refused;
   }
   return refused;

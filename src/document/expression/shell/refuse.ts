@@ -25,6 +25,11 @@ export function refuseEvaluated(grammar: Grammar, source: ScriptSource): void {
   for (const command of commands) {
     const words = withAlias(command, aliases);
     const shift = words.length - command.words.length;
+    const name = command.words[0];
+    // What a substitution gives is run when it stands in the place of a command.
+    for (const hole of holes.slice(...(name?.holes ?? [0, 0])))
+      if (ALLOWED.has(hole.place) && hole.place !== 'comment')
+        Object.assign(hole, { place: 'evaluated', program: 'the shell, as a command,', language: 'other' });
     const seen = new Set<number>();
     for (const { word, program, language, option } of evaluatedWords(words)) {
       const found = words[word];

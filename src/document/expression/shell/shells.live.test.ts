@@ -355,7 +355,11 @@ test('damaged scripts: whatever they are misread for, no value ever runs', () =>
           text = text.slice(0, at) + inserted + text.slice(at + length);
         }
         const script = bindScript(REC + text, { shell });
-        if (script.findings.length > 0 || script.bindings.length === 0) {
+        if (
+          script.findings.length > 0 ||
+          script.bindings[0]?.template.source !== X ||
+          script.bindings[1] !== undefined
+        ) {
           refused++;
           return;
         }
