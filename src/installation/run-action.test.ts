@@ -1,137 +1,18 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createFakeEngine, type FakeImage, FakeWorld } from '../engine/fake/index.ts';
-import type { ImageAccess } from '../images/index.ts';
-import type { PinnedImage } from '../oci/index.ts';
-import { digestOf, parsePlatform } from '../oci/names/index.ts';
-import { defaultRunOptions } from '../run/index.ts';
-import { openState, type StateStore } from '../state/index.ts';
-import { lockBundle } from './ensure-lock.ts';
-import { runAction } from './run-action.ts';
-import type { ActionDeps, ActionRequest, ActionResult, InstallationEvent } from './types.ts';
+import { type FakeImage, FakeWorld } from '../engine/fake/index.ts';
+import { type ActionWorld, makeActionWorld, ran } from './action.fixture.ts';
 
-const platform = parsePlatform('linux/amd64');
-let folder: string;
-let state: StateStore;
+let world: ActionWorld;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'skycap-'));
-  state = await openState({ directory: join(folder, 'state') });
+  world = await makeActionWorld();
 });
 
-afterEach(async () => {
-  await state[Symbol.asyncDispose]();
-  rmSync(folder, { recursive: true });
-});
-
-function pinned(reference: string): PinnedImage {
-  const digest = digestOf(reference.replace(/@.*/, ''));
-  return {
-    reference,
-    repository: reference.replace(/[:@].*/, ''),
-    digest,
-    manifestDigest: digest,
-    configDigest: digest,
-    platform,
-    config: {
-      entrypoint: ['tool'],
-      cmd: ['--help'],
-      env: ['PATH=/bin', 'LANG=C'],
-      user: '',
-      workingDir: '',
-      labels: {},
-    },
-    layers: [],
-    size: 10,
-  };
-}
-
-const images: ImageAccess = {
-  describe: async (reference) => ({ digest: pinned(reference).digest, platforms: [pinned(reference)] }),
-  digestOf: async (reference) => pinned(reference).digest,
-  fetch: async (reference) => ({
-    ...pinned(reference),
-    digest: reference.split('@')[1] as never,
-    manifestDigest: reference.split('@')[1] as never,
-  }),
-};
-
-interface Outcome {
-  readonly result: ActionResult;
-  readonly events: readonly InstallationEvent[];
-}
-
-function bundle(text: string, files: Record<string, string> = {}): string {
-  const directory = mkdtempSync(join(folder, 'bundle-'));
-  writeFileSync(
-    join(directory, 'porter.yaml'),
-    `name: shop\nversion: 1.0.0\ninvocationImages:\n  - {name: tools, image: "ghcr.io/acme/tools:1"}\n${text}`,
-  );
-  for (const [name, content] of Object.entries(files)) writeFileSync(join(directory, name), content);
-  return directory;
-}
-
-async function run(
-  directory: string,
-  action: string,
-  more: Partial<ActionRequest> & { image?: FakeImage; world?: FakeWorld; signal?: AbortSignal } = {},
-): Promise<Outcome> {
-  const events: InstallationEvent[] = [];
-  const { image, world, signal, ...request } = more;
-  const deps: ActionDeps = {
-    state,
-    engine: createFakeEngine({
-      ...(image === undefined ? {} : { images: { tools: image } }),
-      ...(world === undefined ? {} : { world }),
-    }),
-    images,
-    platform,
-    configuredCredentials: {},
-    environment: { TOKEN: 'hunter2-secret' },
-    isGranted: () => false,
-    emit: (event) => void events.push(event),
-    signal: signal ?? new AbortController().signal,
-    kill: new AbortController().signal,
-    now: () => new Date(),
-    directory: join(folder, 'runs'),
-  };
-  const source = {
-    file: join(directory, 'porter.yaml'),
-    directory,
-    lockFile: join(directory, 'porter.lock'),
-  };
-  await lockBundle(source, deps, { update: [], check: false });
-  const result = await runAction(
-    {
-      action,
-      source,
-      key: { namespace: '', name: 'mine' },
-      labels: {},
-      parameters: {},
-      credentials: {},
-      force: false,
-      dryRun: false,
-      resume: false,
-      replan: false,
-      rerun: [],
-      options: { ...defaultRunOptions, graceMs: 200 },
-      ...request,
-    },
-    deps,
-  );
-  return { result, events };
-}
-
-function ran(outcome: Outcome) {
-  if (outcome.result.kind !== 'ran') throw new Error('it was only planned');
-  return outcome.result;
-}
+afterEach(() => world[Symbol.asyncDispose]());
 
 describe('runAction', () => {
   it('goes from porter.yaml to a record', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       `outputs:\n  - {name: url, type: string, sensitive: false}\ninstall:\n  - description: Apply\n    id: apply\n    invoke: {name: tools, action: {command: [apply, "\${ bundle.name }"]}}\n`,
     );
     const image: FakeImage = {
@@ -141,7 +22,7 @@ describe('runAction', () => {
       },
     };
 
-    const outcome = await run(directory, 'install', { image });
+    const outcome = await world.run(directory, 'install', { image });
 
     const { result, run: record, installation } = ran(outcome);
     expect(result.state).toBe('succeeded');
@@ -156,19 +37,19 @@ describe('runAction', () => {
       text: 'apply shop as install\n',
     });
     expect(
-      (await state.latestOutputs(installation.id)).map((output) => [
+      (await world.state.latestOutputs(installation.id)).map((output) => [
         output.name,
         Buffer.from(output.value).toString(),
       ]),
     ).toEqual([['url', 'http://shop']]);
-    expect(await state.getRun(record.id)).toMatchObject({
+    expect(await world.state.getRun(record.id)).toMatchObject({
       state: 'succeeded',
       steps: [{ id: 'apply', exitCode: 0 }],
     });
   });
 
   it('stops after a failure, runs always steps, and resumes where it failed', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       ['one', 'two', 'three']
         .map(
           (id) =>
@@ -177,7 +58,7 @@ describe('runAction', () => {
         .reduce((text, step) => text + step, 'install:\n') +
         '  - description: clean\n    id: clean\n    always: true\n    invoke: {name: tools, action: {command: [clean]}}\n',
     );
-    const world = new FakeWorld();
+    const host = new FakeWorld();
     const calls: string[] = [];
     let broken = true;
     const image: FakeImage = {
@@ -188,7 +69,7 @@ describe('runAction', () => {
       },
     };
 
-    const first = await run(directory, 'install', { image, world });
+    const first = await world.run(directory, 'install', { image, world: host });
     expect(ran(first).result.error).toMatchObject({ code: 'STEP_FAILED', exitCode: 50 });
     expect(calls).toEqual(['one', 'two', 'clean']);
     expect(ran(first).run.steps.map((step) => step.state)).toEqual([
@@ -200,13 +81,13 @@ describe('runAction', () => {
 
     broken = false;
     calls.length = 0;
-    const second = await run(directory, 'install', { image, world, resume: true });
+    const second = await world.run(directory, 'install', { image, world: host, resume: true });
     expect(ran(second).result.state).toBe('succeeded');
     expect(calls).toEqual(['two', 'three', 'clean']);
   });
 
   it('masks credentials in everything it tells, and gives them only to who names them', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       `credentials:\n  - {name: token, env: TOKEN}\ninstall:\n  - description: sees\n    id: sees\n    credentials: [token]\n    invoke: {name: tools, action: {command: [a]}}\n  - description: blind\n    id: blind\n    invoke: {name: tools, action: {command: [b]}}\n`,
     );
     const seen: (string | undefined)[] = [];
@@ -217,7 +98,7 @@ describe('runAction', () => {
       },
     };
 
-    const { events } = await run(directory, 'install', {
+    const { events } = await world.run(directory, 'install', {
       image,
       credentials: { token: { kind: 'env', name: 'TOKEN' } },
     });
@@ -233,7 +114,7 @@ describe('runAction', () => {
   });
 
   it('keeps what a run changed and restores it for the next action', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       'install:\n  - description: i\n    invoke: {name: tools, action: {command: [i]}}\nuninstall:\n  - description: u\n    invoke: {name: tools, action: {command: [u]}}\n',
       { 'main.tf': 'shipped' },
     );
@@ -250,31 +131,31 @@ describe('runAction', () => {
       },
     };
 
-    await run(directory, 'install', { image });
-    const gone = await run(directory, 'uninstall', { image });
+    await world.run(directory, 'install', { image });
+    const gone = await world.run(directory, 'uninstall', { image });
 
     expect(found).toBe('madeshipped');
     expect(ran(gone).installation.status.uninstalled).toBeDefined();
   });
 
   it('refuses a second install, and an upgrade of nothing', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       'install:\n  - description: i\n    invoke: {name: tools, action: {command: [i]}}\nupgrade:\n  - description: u\n    invoke: {name: tools, action: {command: [i]}}\n',
     );
     const image: FakeImage = { run: () => 0 };
 
-    await expect(run(directory, 'upgrade', { image })).rejects.toMatchObject({
+    await expect(world.run(directory, 'upgrade', { image })).rejects.toMatchObject({
       code: 'INSTALLATION_NOT_INSTALLED',
     });
-    await run(directory, 'install', { image });
-    await expect(run(directory, 'install', { image })).rejects.toMatchObject({
+    await world.run(directory, 'install', { image });
+    await expect(world.run(directory, 'install', { image })).rejects.toMatchObject({
       code: 'INSTALLATION_EXISTS',
       exitCode: 67,
     });
   });
 
   it('gives one object for the outputs of a matrix', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       'install:\n  - description: m\n    id: m\n    matrix: {region: [eu, us]}\n    invoke:\n      name: tools\n      action: {command: [say, "${ matrix.region }"]}\n      outputs: [{name: ip, stdout: true, sensitive: false}]\n  - description: after\n    id: after\n    invoke: {name: tools, action: {command: [use, "${ bundle.outputs.ip.us }"]}}\n',
     );
     const calls: string[] = [];
@@ -285,13 +166,13 @@ describe('runAction', () => {
       },
     };
 
-    await run(directory, 'install', { image });
+    await world.run(directory, 'install', { image });
 
     expect(calls.sort()).toEqual(['say eu', 'say us', 'use ip-us']);
   });
 
   it('plans without running for a dry run', async () => {
-    const directory = bundle(
+    const directory = world.bundle(
       'install:\n  - description: i\n    id: i\n    invoke: {name: tools, action: {args: ["${ installation.name }"]}}\n',
     );
     const image: FakeImage = {
@@ -300,12 +181,12 @@ describe('runAction', () => {
       },
     };
 
-    const { result } = await run(directory, 'install', { image, dryRun: true });
+    const { result } = await world.run(directory, 'install', { image, dryRun: true });
 
     expect(result).toMatchObject({
       kind: 'planned',
       plan: { steps: [{ id: 'i', command: { argv: [{ value: 'tool' }, { value: 'mine' }] } }] },
     });
-    expect(await state.listRuns({})).toEqual([]);
+    expect(await world.state.listRuns({})).toEqual([]);
   });
 });

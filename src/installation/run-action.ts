@@ -4,7 +4,7 @@ import type { Digest } from '../oci/index.ts';
 import { createDigester } from '../oci/names/index.ts';
 import type { Plan } from '../plan/index.ts';
 import { loadRun, pendingRecord, type RunResult } from '../run/index.ts';
-import type { Installation, Run } from '../state/index.ts';
+import type { Run } from '../state/index.ts';
 import { bundleArchive, listBundleFiles } from './bundle-files.ts';
 import { type LoadedBundle, loadBundleSource } from './bundle-source.ts';
 import { resolveCredentials } from './credentials.ts';

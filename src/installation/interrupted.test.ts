@@ -1,0 +1,339 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type FakeImage, type FakeProcess, FakeWorld } from '../engine/fake/index.ts';
+import type { Engine, Session } from '../engine/index.ts';
+import type { StateStore } from '../state/index.ts';
+import { type ActionWorld, makeActionWorld, type Outcome, ran } from './action.fixture.ts';
+
+let world: ActionWorld;
+let host: FakeWorld;
+
+beforeEach(async () => {
+  world = await makeActionWorld();
+  host = new FakeWorld();
+});
+
+afterEach(() => world[Symbol.asyncDispose]());
+
+function step(id: string, more = ''): string {
+  return `  - description: ${id}\n    id: ${id}\n${more}    invoke: {name: tools, action: {command: [${id}]}}\n`;
+}
+
+/** An image whose programs are called by the steps' names; those that are not given end with 0. */
+function programs(given: Readonly<Record<string, (process: FakeProcess) => number | undefined>>): {
+  readonly image: FakeImage;
+  readonly calls: string[];
+} {
+  const calls: string[] = [];
+  return {
+    calls,
+    image: {
+      run: (process) => {
+        const name = process.argv[0] as string;
+        calls.push(name);
+        return given[name]?.(process);
+      },
+    },
+  };
+}
+
+/** The state as a process sees it that stands still for ever from a moment on, as a killed one does. */
+function mortalState(): { readonly state: StateStore; die(): void } {
+  let isDead = false;
+  const state = new Proxy(world.state, {
+    get(target, name) {
+      if (name === 'lock') return async () => ({ mode: 'exclusive', [Symbol.asyncDispose]: async () => {} });
+      const member = Reflect.get(target, name) as unknown;
+      if (typeof member !== 'function') return member;
+      return (...args: unknown[]) =>
+        isDead ? new Promise(() => {}) : (member as (...all: unknown[]) => unknown).apply(target, args);
+    },
+  });
+  return {
+    state,
+    die() {
+      isDead = true;
+    },
+  };
+}
+
+/** Runs an action whose process dies while the step runs; the step goes on. */
+async function killedDuring(
+  directory: string,
+  action: string,
+  body: (process: FakeProcess) => number,
+): Promise<void> {
+  const { state, die } = mortalState();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const image: FakeImage = {
+    run: (process) => {
+      die();
+      const code = body(process);
+      resolve();
+      return code;
+    },
+  };
+  void world.run(directory, action, { image, world: host, state });
+  await promise;
+}
+
+const statuses = (outcome: Outcome): unknown =>
+  ran(outcome).run.steps.map((record) => [record.id, record.state]);
+
+describe('what an interrupted run left', () => {
+  it('forgives what the step forgives, and keeps files outside the workspace', async () => {
+    const directory = world.bundle(
+      `state:\n  - {name: st, path: /var/lib/st}\ninstall:\n  - description: a\n    id: a\n    invoke: {name: tools, ignoreError: {exitCodes: [3]}, action: {command: [a]}}\nupgrade:\n${step('b')}`,
+    );
+    await killedDuring(directory, 'install', (process) => {
+      process.files.mkdir('/var');
+      process.files.mkdir('/var/lib');
+      process.files.write('/var/lib/st', 'kept');
+      return 3;
+    });
+    let found = '';
+    const { image } = programs({
+      b: (process) => {
+        found = process.files.text('/var/lib/st');
+        return 0;
+      },
+    });
+
+    await world.run(directory, 'upgrade', { image, world: host });
+
+    expect(found).toBe('kept');
+    const [install] = await world.state.listRuns({});
+    expect(install).toMatchObject({ state: 'succeeded', steps: [{ state: 'succeeded', exitCode: 3 }] });
+    expect(await world.state.listIntents({ namespace: '', name: 'mine' })).toEqual([]);
+  });
+
+  it('reads outputs in the workspace, and misses those that nobody wrote', async () => {
+    const directory = world.bundle(
+      `outputs:\n  - {name: made, type: string, sensitive: false, path: /cnab/app/made}\n  - {name: lacks, type: string, sensitive: false, applyTo: [install]}\ninstall:\n${step('a')}look:\n${step('b')}customActions:\n  look: {modifies: false}\n`,
+    );
+    await killedDuring(directory, 'install', (process) => {
+      process.files.write('made', 'by it');
+      return 0;
+    });
+    const { image } = programs({});
+
+    await world.run(directory, 'look', { image, world: host });
+
+    const [install] = await world.state.listRuns({});
+    expect(install).toMatchObject({ state: 'failed', errorCode: 'OUTPUT_MISSING' });
+    const outputs = await world.state.latestOutputs(install?.installationId ?? '');
+    expect(outputs.map((one) => [one.name, Buffer.from(one.value).toString()])).toEqual([['made', 'by it']]);
+  });
+
+  it('removes state after an uninstall that succeeded', async () => {
+    const directory = world.bundle(
+      `install:\n${step('a')}uninstall:\n${step('u')}look:\n${step('b')}customActions:\n  look: {modifies: true}\n`,
+    );
+    const { image } = programs({
+      a: (process) => {
+        process.files.write('state', 'x');
+        return 0;
+      },
+    });
+    const { installation } = ran(await world.run(directory, 'install', { image, world: host }));
+    await killedDuring(directory, 'uninstall', () => 0);
+    await world.run(directory, 'look', { image, world: host });
+
+    expect(await world.state.getInstallation(installation)).toMatchObject({
+      status: { uninstalled: expect.any(String) },
+    });
+    expect(host.installationVolumes.has(installation.id)).toBe(false);
+  });
+
+  it('is left to the engine that made it', async () => {
+    const directory = world.bundle(`install:\n${step('a')}`);
+    await killedDuring(directory, 'install', () => 0);
+
+    const other = (engine: Engine): Engine => ({ ...engine, name: 'other' });
+    const next = world.run(directory, 'install', { world: host, around: other });
+
+    await expect(next).rejects.toMatchObject({ code: 'RUN_OTHER_ENGINE', exitCode: 67 });
+  });
+});
+
+describe('a run that cannot begin or go on', () => {
+  it('keeps what the run before it had finished', async () => {
+    const directory = world.bundle(`install:\n${step('one')}${step('two')}`);
+    let broken = true;
+    const { image, calls } = programs({
+      one: (process) => {
+        process.files.write('seen', 'x');
+        return 0;
+      },
+      two: (process) => (broken || !process.files.exists('seen') ? 3 : 0),
+    });
+    await world.run(directory, 'install', { image, world: host });
+    const closed = (engine: Engine): Engine => ({
+      ...engine,
+      open: () => Promise.reject(new Error('the engine is away')),
+    });
+    await expect(
+      world.run(directory, 'install', { image, world: host, resume: true, around: closed }),
+    ).rejects.toThrow('away');
+    broken = false;
+    calls.length = 0;
+
+    const resumed = await world.run(directory, 'install', { image, world: host, resume: true });
+
+    expect(ran(resumed).result.state).toBe('succeeded');
+    expect(calls).toEqual(['two']);
+  });
+
+  it('is closed with its steps where the engine fails', async () => {
+    const directory = world.bundle(`install:\n${step('one')}`);
+    const failing = (engine: Engine): Engine => ({
+      ...engine,
+      async open(spec, options) {
+        const session = await engine.open(spec, options);
+        return new Proxy(session, {
+          get(target, name) {
+            if (name === 'run') return () => Promise.reject(new Error('a fault'));
+            const member = Reflect.get(target, name) as unknown;
+            return typeof member === 'function' ? member.bind(target) : member;
+          },
+        }) as Session;
+      },
+    });
+
+    await expect(world.run(directory, 'install', { world: host, around: failing })).rejects.toThrow(
+      'a fault',
+    );
+
+    const [run] = await world.state.listRuns({});
+    expect(run).toMatchObject({ state: 'errored', steps: [{ state: 'errored' }] });
+    expect(await world.state.listIntents({ namespace: '', name: 'mine' })).toEqual([]);
+    expect(host.runs.size).toBe(0);
+  });
+
+  it('keeps its workspace although others look at the installation', async () => {
+    const directory = world.bundle(
+      `install:\n${step('one')}${step('two')}look:\n${step('see')}customActions:\n  look: {modifies: false}\n`,
+    );
+    let broken = true;
+    const { image, calls } = programs({ two: () => (broken ? 3 : 0) });
+    await world.run(directory, 'install', { image, world: host });
+    await world.run(directory, 'look', { image, world: host });
+    expect(host.keptWorkspaces.size).toBe(1);
+    broken = false;
+    calls.length = 0;
+
+    await world.run(directory, 'install', { image, world: host, resume: true });
+
+    expect(calls).toEqual(['two']);
+    expect(host.keptWorkspaces.size).toBe(0);
+  });
+
+  it('fills the workspace anew where it is not there any more', async () => {
+    const directory = world.bundle(`install:\n${step('one')}${step('two')}`);
+    let broken = true;
+    let found = '';
+    const { image } = programs({
+      one: (process) => {
+        process.files.write('made', 'by one');
+        return 0;
+      },
+      two: (process) => {
+        found = process.files.text('made');
+        return broken ? 3 : 0;
+      },
+    });
+    const first = await world.run(directory, 'install', { image, world: host });
+    const other = (engine: Engine): Engine => ({ ...engine, name: 'other' });
+    broken = false;
+    found = '';
+
+    const second = await world.run(directory, 'install', {
+      image,
+      world: new FakeWorld(),
+      around: other,
+      resume: true,
+    });
+
+    expect(statuses(first)).toEqual([
+      ['one', 'succeeded'],
+      ['two', 'failed'],
+    ]);
+    expect(ran(second).result.state).toBe('succeeded');
+    expect(found).toBe('by one');
+  });
+
+  it('says which step --rerun may have meant', async () => {
+    const directory = world.bundle(`install:\n${step('one')}`);
+    const { image } = programs({ one: () => 1 });
+    await world.run(directory, 'install', { image, world: host });
+
+    const again = world.run(directory, 'install', { image, world: host, resume: true, rerun: ['oen'] });
+
+    await expect(again).rejects.toMatchObject({ code: 'STEP_NOT_FOUND_IN_PLAN', hint: 'did you mean one?' });
+  });
+});
+
+describe('a step run alone', () => {
+  it('needs an installation, and neither installs nor uninstalls', async () => {
+    const directory = world.bundle(
+      `outputs:\n  - {name: never, type: string, sensitive: false}\ninstall:\n${step('one')}uninstall:\n${step('two')}`,
+    );
+    const { image } = programs({
+      one: (process) => {
+        process.files.write('/cnab/app/outputs/never', 'x');
+        return 0;
+      },
+    });
+    await expect(world.run(directory, 'install', { image, world: host, only: 'one' })).rejects.toMatchObject({
+      code: 'INSTALLATION_NOT_FOUND',
+    });
+    await world.run(directory, 'install', { image, world: host });
+
+    const alone = await world.run(directory, 'uninstall', { image, world: host, only: 'two' });
+
+    expect(ran(alone).result.state).toBe('succeeded');
+    expect(ran(alone).installation.status.uninstalled).toBeUndefined();
+    await expect(world.run(directory, 'install', { image, world: host })).rejects.toMatchObject({
+      code: 'INSTALLATION_EXISTS',
+    });
+  });
+});
+
+describe('steps side by side', () => {
+  it('each add their files outside the workspace', async () => {
+    const directory = world.bundle(
+      `outputs:\n  - {name: x, type: string, sensitive: false, path: /x}\n  - {name: y, type: string, sensitive: false, path: /y}\ninstall:\n${step('a', '    needs: []\n')}${step('b', '    needs: []\n')}${step('c')}`,
+    );
+    let found = '';
+    const { image } = programs({
+      a: (process) => {
+        process.files.write('/x', 'of a');
+        return 0;
+      },
+      b: (process) => {
+        process.files.write('/y', 'of b');
+        return 0;
+      },
+      c: (process) => {
+        found = `${process.files.text('/x')} ${process.files.text('/y')}`;
+        return 0;
+      },
+    });
+
+    await world.run(directory, 'install', { image, world: host });
+
+    expect(found).toBe('of a of b');
+  });
+
+  it('make one typed object, without cells that are no more', async () => {
+    const matrix = (values: string): string =>
+      world.bundle(
+        `outputs:\n  - {name: n, type: object, additionalProperties: {type: integer}, sensitive: false}\ninstall: &steps\n  - description: m\n    id: m\n    matrix: {of: [${values}]}\n    invoke:\n      name: tools\n      action: {command: [say, "\${ matrix.of }"]}\n      outputs: [{name: n, stdout: true}]\nupgrade: *steps\n`,
+      );
+    const image: FakeImage = { run: (process) => process.stdout(String(process.argv[1]?.length)) };
+    await world.run(matrix('a, bb'), 'install', { image, world: host });
+
+    const { result } = ran(await world.run(matrix('bb, ccc'), 'upgrade', { image, world: host }));
+
+    expect(result.outputs.get('n')?.json).toEqual({ bb: 2, ccc: 3 });
+  });
+});
