@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseBundle } from './parse.ts';
+import { parseBundle } from './parse-bundle.ts';
 
 const head =
   'name: demo\nversion: v1.2\ninvocationImages:\n  - name: tools\n    image: ghcr.io/acme/tools:1\n';

@@ -8,7 +8,6 @@ import {
   type Problem,
   problemAt,
 } from '../document/index.ts';
-import { parseYaml } from '../document/syntax/index.ts';
 import { credentialShape, readCredential } from './credentials.ts';
 import { BUILT_IN, customActionsShape, readCustomActions } from './custom-actions.ts';
 import { dependenciesShape, readDependency } from './dependencies.ts';
@@ -61,16 +60,6 @@ export interface TolerantResult {
   readonly problems: readonly Problem[];
 }
 
-/**
- * Reads a porter.yaml: structure only; `lintBundle` looks at what it means. All problems come in one go; never throws
- * for what stands in the file.
- */
-export function parseBundle(source: string, options: { readonly file: string }): ParseResult {
-  const { bundle, problems } = parseTolerant(source, options);
-  const failed = problems.some((problem) => problem.severity === 'error');
-  return failed || bundle === undefined ? { problems } : { bundle, problems };
-}
-
 const BROKEN = new Set([
   'yaml-syntax',
   'yaml-expression-quotes',
@@ -79,9 +68,9 @@ const BROKEN = new Set([
   'yaml-several-documents',
 ]);
 
-export function parseTolerant(source: string, options: { readonly file: string }): TolerantResult {
-  const document = parseYaml(source, options);
-  const { root } = document;
+/** Reads a porter.yaml from its tree: structure only; `lintBundle` looks at what it means. */
+export function parseTolerant(document: ParsedDocument): TolerantResult {
+  const { root, source, file } = document;
   const problems: Problem[] = [...document.problems];
   if (root === undefined || root.kind !== 'map') {
     if (!problems.some((problem) => problem.severity === 'error'))
@@ -99,7 +88,7 @@ export function parseTolerant(source: string, options: { readonly file: string }
   const foreign = foreignFile(document, root);
   if (foreign !== undefined) return { document, problems: [...problems, foreign] };
   const reader: Reader = {
-    file: options.file,
+    file,
     source,
     lines: document.lines,
     strict: usesInvoke(root),

@@ -1,5 +1,4 @@
-import type { ParsedDocument } from '../document/index.ts';
-import { parseYaml } from '../document/syntax/index.ts';
+import { type ParsedDocument, readYaml } from '../document/index.ts';
 import type { Bundle } from './model.ts';
 
 const documents = new WeakMap<Bundle, ParsedDocument>();
@@ -10,10 +9,10 @@ export function rememberDocument(bundle: Bundle, document: ParsedDocument): void
 }
 
 /** The tree behind a bundle; read again from its source where the bundle has been through JSON or a copy. */
-export function documentOf(bundle: Bundle): ParsedDocument {
+export async function documentOf(bundle: Bundle): Promise<ParsedDocument> {
   const kept = documents.get(bundle);
   if (kept !== undefined) return kept;
-  const document = parseYaml(bundle.source, { file: bundle.file });
+  const document = await readYaml(bundle.source, { file: bundle.file });
   documents.set(bundle, document);
   return document;
 }

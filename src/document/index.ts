@@ -16,6 +16,7 @@ export {
 } from './node.ts';
 export { editScalar, type SourceText, sourceOffset, sourceSpan, styleAt } from './offsets.ts';
 export { formatPointer, locate, parsePointer } from './pointer.ts';
+export { readYaml } from './read.ts';
 export { toSarif } from './sarif.ts';
 export { didYouMean, editDistance } from './suggest.ts';
 export type * from './types.ts';

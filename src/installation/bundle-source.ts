@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { arch, platform } from 'node:os';
 import { basename, resolve } from 'node:path';
-import { type Bundle, bundleError, loadBundle } from '../bundle/index.ts';
+import { type Bundle, bundleError, loadLint } from '../bundle/index.ts';
 import type { Problem } from '../document/index.ts';
 import { emptyLock, type Lock, lockFacts, parseLock } from '../images/index.ts';
 import { isSkycapError } from '../kernel/index.ts';
@@ -33,7 +33,7 @@ export async function readBundleFile(
   lock?: Lock,
 ): Promise<Pick<LoadedBundle, 'bundle' | 'problems'>> {
   const text = await readSource(source.file);
-  const { readBundle } = await loadBundle();
+  const { readBundle } = await loadLint();
   const { bundle, problems } = await readBundle(text, {
     file: source.file,
     exists: (path) => existsSync(resolve(source.directory, path)),

@@ -81,7 +81,7 @@ describe.each(enginesToTest('oci-runtime'))('the file, on %s', (engine) => {
     ]);
     const hints = problems.filter((one) => one.severity === 'error').map((one) => one.hint);
     expect(hints).toEqual(
-      ['parameters', 'action', 'tools', 'command'].map((name) => expect.stringContaining(name)),
+      ['parameters', 'action', 'tools', 'command'].map((name) => `did you mean \`${name}\`?`),
     );
     expect(text.code).toBe(10);
     expect(text.stdout).toMatch(

@@ -1,4 +1,4 @@
-import type { Problem } from '../../document/index.ts';
+import { type Problem, readYaml } from '../../document/index.ts';
 import type { Bundle } from '../model.ts';
 import { type ParseResult, parseTolerant } from '../parse.ts';
 import { documentOf } from '../source-document.ts';
@@ -24,7 +24,7 @@ export type { TagState } from './tags.ts';
  * schemas, patterns, files. Asks no engine and no registry. Problems come in the order of the file.
  */
 export async function lintBundle(bundle: Bundle, options: LintOptions = {}): Promise<readonly Problem[]> {
-  const context = lintContext(bundle, documentOf(bundle), options);
+  const context = lintContext(bundle, await documentOf(bundle), options);
   checkNames(context);
   checkOrder(context);
   const used = checkExpressions(context);
@@ -53,7 +53,7 @@ export async function readBundle(
   source: string,
   options: LintOptions & { readonly file: string },
 ): Promise<ParseResult> {
-  const { bundle, problems: structural } = parseTolerant(source, options);
+  const { bundle, problems: structural } = parseTolerant(await readYaml(source, options));
   if (bundle === undefined) return { problems: structural };
   const problems = sorted([...structural, ...(await lintBundle(bundle, options))]);
   return problems.some((problem) => problem.severity === 'error') ? { problems } : { bundle, problems };

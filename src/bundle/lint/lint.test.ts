@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { applyEdits, mergeFixes } from '../../document/index.ts';
-import { parseBundle } from '../parse.ts';
+import { parseBundle } from '../parse-bundle.ts';
 import { type FactsOf, lintBundle, lintSource } from './index.ts';
 import { checkValue } from './values.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, relative, resolve } from 'node:path';
-import { bundleError, type FactsOf, loadBundle, type TagState } from '../../bundle/index.ts';
+import { bundleError, type FactsOf, loadLint, type TagState } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
 import { readUserFile } from '../commands/common.ts';
 import type { Context } from '../types.ts';
@@ -38,7 +38,7 @@ export interface CheckedFile {
 
 export async function checkSource(source: string, checked: CheckedFile): Promise<Checked> {
   const { file, name, images, tags } = checked;
-  const { lintSource } = await loadBundle();
+  const { lintSource } = await loadLint();
   const folder = dirname(file);
   const exists = (path: string): boolean => existsSync(resolve(folder, path));
   const problems = await lintSource(source, {
