@@ -19,7 +19,9 @@ function step(id: string, more = ''): string {
 }
 
 /** An image whose programs are called by the steps' names; those that are not given end with 0. */
-function programs(given: Readonly<Record<string, (process: FakeProcess) => number | undefined>>): {
+function programs(
+  given: Readonly<Record<string, (process: FakeProcess) => number | undefined | Promise<number>>>,
+): {
   readonly image: FakeImage;
   readonly calls: string[];
 } {
@@ -76,6 +78,26 @@ async function killedDuring(
   await promise;
 }
 
+/** An engine of whose sessions one method is another one. */
+function around(
+  method: 'run' | 'collect',
+  instead: (original: () => Promise<unknown>) => Promise<unknown>,
+): (engine: Engine) => Engine {
+  return (engine) => ({
+    ...engine,
+    async open(spec, options) {
+      return new Proxy(await engine.open(spec, options), {
+        get(target, name) {
+          const member = Reflect.get(target, name) as unknown;
+          if (typeof member !== 'function') return member;
+          if (name !== method) return member.bind(target) as unknown;
+          return (...args: unknown[]) => instead(() => member.apply(target, args) as Promise<unknown>);
+        },
+      }) satisfies Session;
+    },
+  });
+}
+
 const statuses = (outcome: Outcome): unknown =>
   ran(outcome).run.steps.map((record) => [record.id, record.state]);
 
@@ -126,7 +148,7 @@ describe('what an interrupted run left', () => {
 
   it('removes state after an uninstall that succeeded', async () => {
     const directory = world.bundle(
-      `install:\n${step('a')}uninstall:\n${step('u')}look:\n${step('b')}customActions:\n  look: {modifies: true}\n`,
+      `install:\n${step('a')}uninstall:\n${step('u')}look:\n${step('b')}customActions:\n  look: {modifies: false}\n`,
     );
     const { image } = programs({
       a: (process) => {
@@ -135,13 +157,15 @@ describe('what an interrupted run left', () => {
       },
     });
     const { installation } = ran(await world.run(directory, 'install', { image, world: host }));
+    expect(await world.state.loadState(installation.id)).toBeDefined();
+
     await killedDuring(directory, 'uninstall', () => 0);
     await world.run(directory, 'look', { image, world: host });
 
     expect(await world.state.getInstallation(installation)).toMatchObject({
       status: { uninstalled: expect.any(String) },
     });
-    expect(host.installationVolumes.has(installation.id)).toBe(false);
+    expect(await world.state.loadState(installation.id)).toBeUndefined();
   });
 
   it('is left to the engine that made it', async () => {
@@ -185,19 +209,7 @@ describe('a run that cannot begin or go on', () => {
 
   it('is closed with its steps where the engine fails', async () => {
     const directory = world.bundle(`install:\n${step('one')}`);
-    const failing = (engine: Engine): Engine => ({
-      ...engine,
-      async open(spec, options) {
-        const session = await engine.open(spec, options);
-        return new Proxy(session, {
-          get(target, name) {
-            if (name === 'run') return () => Promise.reject(new Error('a fault'));
-            const member = Reflect.get(target, name) as unknown;
-            return typeof member === 'function' ? member.bind(target) : member;
-          },
-        }) as Session;
-      },
-    });
+    const failing = around('run', () => Promise.reject(new Error('a fault')));
 
     await expect(world.run(directory, 'install', { world: host, around: failing })).rejects.toThrow(
       'a fault',
@@ -319,7 +331,18 @@ describe('steps side by side', () => {
       },
     });
 
-    await world.run(directory, 'install', { image, world: host });
+    // Both are collected before either is put with the others.
+    let here = 0;
+    const { promise: both, resolve } = Promise.withResolvers<void>();
+    const collecting = around('collect', async (collect) => {
+      const files = await collect();
+      here += 1;
+      if (here === 2) resolve();
+      await both;
+      return files;
+    });
+
+    await world.run(directory, 'install', { image, world: host, around: collecting });
 
     expect(found).toBe('of a of b');
   });

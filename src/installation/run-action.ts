@@ -293,7 +293,8 @@ async function runInSession(
       },
     );
     failpoint('state save');
-    if (plan.modifies && !(isUninstall(plan) && result.state === 'succeeded')) await save(result.carried);
+    if (plan.modifies && !(isUninstall(plan) && result.state === 'succeeded'))
+      await saveAfter(result, () => save(result.carried), emit);
     hasSucceeded = result.state === 'succeeded';
     keepWorkspace = !hasSucceeded;
     return result;
@@ -304,6 +305,21 @@ async function runInSession(
     const succeeded = hasSucceeded && plan.modifies && plan.only === undefined;
     await sweepKeptWorkspaces(request.key, deps, { succeeded, runId });
     if (hasSucceeded) await afterUninstall(deps, plan, installationId);
+  }
+}
+
+/** A run whose steps failed ends with their failure; that its state cannot be kept is told besides. */
+async function saveAfter(
+  result: RunResult,
+  save: () => Promise<void>,
+  emit: ActionDeps['emit'],
+): Promise<void> {
+  try {
+    await save();
+  } catch (cause) {
+    if (result.error === undefined || !isSkycapError(cause)) throw cause;
+    const message = `what the run changed in the workspace was not saved: ${cause.message}`;
+    emit({ type: 'warning', code: 'state-not-saved', message });
   }
 }
 
