@@ -1,4 +1,4 @@
-import { loadShell } from '../../document/expression/index.ts';
+import { loadShell, mayEvaluate } from '../../document/expression/index.ts';
 import { editScalar, sourceSpan, type TextEdit } from '../../document/index.ts';
 import type { Text } from '../model.ts';
 import { mendArgument } from './argument-fix.ts';
@@ -10,12 +10,14 @@ type Shell = Awaited<ReturnType<typeof loadShell>>;
 /** Expressions in scripts and command lines: where a value would become code (docs/bundle.md, "Expressions", rule 3). */
 export async function checkPlaces(context: LintContext): Promise<void> {
   const holds = (text: Text) => text.text.includes(context.bundle.delimiters === 'dollar' ? '${' : '{{');
-  const steps = context.steps.filter(({ step }) => {
+  const steps = context.steps.filter((placed) => {
+    const { step } = placed;
     if (step.body.kind !== 'invoke') return false;
     const { command } = step.body;
     if (command.kind === 'run') return holds(command.script);
-    if (command.kind === 'command') return command.argv.some(holds);
-    return command.kind === 'args' && command.args.some(holds);
+    if (command.kind === 'command') return command.argv.some(holds) && mayEvaluate(wordsOf(command.argv));
+    if (command.kind !== 'args' || !command.args.some(holds)) return false;
+    return mayEvaluate([...entrypointOf(context, placed), ...wordsOf(command.args)]);
   });
   if (steps.length === 0) return;
   const shell = await loadShell();
@@ -29,6 +31,10 @@ export async function checkPlaces(context: LintContext): Promise<void> {
     if (command.kind === 'args')
       checkWords(context, placed, { words: command.args, entrypoint: entrypointOf(context, placed), shell });
   }
+}
+
+function wordsOf(words: readonly Text[]): readonly string[] {
+  return words.map((word) => word.text);
 }
 
 function envOf(placed: PlacedStep): Readonly<Record<string, string>> {

@@ -7,6 +7,7 @@ export { pathText, references, referencesOf } from './references.ts';
 export { absent, denied, late, names, ROOTS, secret, value } from './scope.ts';
 export type { ArgvFinding } from './shell/argv.ts';
 export type { Binding, BindOptions, BoundScript, ScriptFinding, ScriptFix } from './shell/bind.ts';
+export { mayEvaluate } from './shell/may-evaluate.ts';
 export { quoteForShell, renderPrologue } from './shell/prologue.ts';
 export type { ScriptInterpreter } from './shell/shebang.ts';
 export { canonicalJson, stringify } from './stringify.ts';
