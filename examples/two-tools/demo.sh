@@ -30,7 +30,11 @@ fi
 work=$(mktemp -d)
 server=
 cleanup() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  if [ -n "$server" ]; then
+    kill "$server" 2>/dev/null || true
+    # It may still be writing into the folder that goes next.
+    wait "$server" 2>/dev/null || true
+  fi
   rm -rf "$work"
 }
 trap cleanup EXIT INT TERM
