@@ -78,7 +78,7 @@ export function installationJson(installation: Installation, lastRun?: Run): Rec
         .sort(([a], [b]) => (a < b ? -1 : 1))
         .map(([name, value]) => ({
           name,
-          type: typeOf(value.value),
+          type: value.lostKey === undefined ? typeOf(value.value) : 'unknown',
           sensitive: value.sensitive,
           value: shown(value),
         })),
@@ -106,10 +106,10 @@ function lastRunJson(run: Run): Record<string, unknown> {
 }
 
 /** Bytes, as file parameters have them, are base64. */
-export function shown({ sensitive, value }: StoredValue): unknown {
-  if (sensitive) {
-    return hidden;
-  }
+export function shown(stored: StoredValue): unknown {
+  // Not even read: the key of one that is hidden may be gone.
+  if (stored.sensitive) return stored.lostKey === undefined ? hidden : '(lost: its key is gone)';
+  const { value } = stored;
   return value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value;
 }
 

@@ -54,7 +54,8 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
   function learn(response: HttpResponse): void {
     if (response.remoteAddress !== undefined && nearest === undefined) {
       const found = classifyAddress(response.remoteAddress);
-      nearest = found === 'private' || found === 'loopback' ? found : 'public';
+      // A reserved network that somebody uses anyway is theirs: nearer than what is public.
+      nearest = found === 'loopback' ? found : found === 'public' ? 'public' : 'private';
     }
     const found = parseChallenges(response.values('www-authenticate'));
     if (response.status === 401 && found.length > 0) challenges = found;
