@@ -74,8 +74,9 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
     const { chooseEngine } = await import('./compose-engine.ts');
     const { settings: chosen } = await settings();
     const found = await chooseEngine({ settings: chosen, store: await store(), host: context.host });
+    owned.defer(async () => await found.engine[Symbol.asyncDispose]?.());
     context.emit({ type: 'engine.chosen', engine: found.engine.name, because: found.because } as Event);
-    owned.defer(() => found.dispose());
+    for (const message of found.limits) context.emit({ type: 'engine.notice', message } as Event);
     return found.engine;
   });
   return {

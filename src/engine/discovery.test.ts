@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { SkycapError } from '../kernel/index.ts';
 import {
   discoverEngine,
   type EngineStrategy,
@@ -16,6 +17,7 @@ const surroundings = {
 const dummy: EngineStrategy = {
   name: 'dummy',
   aliases: ['toy'],
+  gaps: [],
   probe: async () => ({ fits: true, detail: 'always here', limits: ['cannot swim'] }),
   make: async () => createFakeEngine(),
 };
@@ -36,6 +38,16 @@ describe('discovery', () => {
     await refused.catch((cause: { hint: string }) =>
       expect(cause.hint).toMatch(/for crun: .*; or for docker: /s),
     );
+  });
+
+  it('takes an address that is none as a reason of Docker’s and no more', async () => {
+    const wrong = {
+      ...surroundings,
+      dockerSocket: () =>
+        Promise.reject(new SkycapError('X', 40, 'tcp:// is no socket', { hint: 'unset it' })),
+    };
+    await expect(discoverEngine(wrong)).rejects.toThrow(/crun: .*; docker: tcp:\/\/ is no socket/);
+    expect((await discoverEngine(wrong, undefined, [...engineStrategies, dummy])).name).toBe('dummy');
   });
 
   it('takes what was asked for, by name and alias, and nothing else', async () => {

@@ -1,7 +1,10 @@
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isSkycapError } from '../kernel/index.ts';
 import type { Store } from '../oci/index.ts';
+import { DOCKER_GAPS } from './docker/gaps.ts';
 import { engineError } from './errors.ts';
+import { OCI_RUNTIME_GAPS } from './oci-runtime/gaps.ts';
 import type { Engine } from './port.ts';
 
 /** What discovery may look at and engines are made of; handed in by whoever composes. */
@@ -17,8 +20,8 @@ export interface EngineSurroundings {
   readonly runtimeDirectory: string;
   /** On disk, for what can be made again. */
   readonly cacheDirectory: string;
-  /** Of the Docker daemon, as `dockerEndpoint` found it; left out: /var/run/docker.sock. */
-  readonly dockerSocket?: string;
+  /** Of the Docker daemon, asked when needed: `dockerEndpoint` can fail. Left out: /var/run/docker.sock. */
+  readonly dockerSocket?: string | (() => Promise<string>);
 }
 
 export type Fit =
@@ -31,6 +34,8 @@ export type Fit =
 export interface EngineStrategy {
   readonly name: string;
   readonly aliases: readonly string[];
+  /** What it does not keep of docs/security.md, whatever the host. */
+  readonly gaps: readonly string[];
   probe(surroundings: EngineSurroundings): Promise<Fit>;
   make(surroundings: EngineSurroundings): Promise<Engine & Partial<AsyncDisposable>>;
 }
@@ -49,6 +54,7 @@ const DEFAULT_SOCKET = '/var/run/docker.sock';
 const crun: EngineStrategy = {
   name: 'crun',
   aliases: ['oci-runtime', 'embedded'],
+  gaps: OCI_RUNTIME_GAPS,
   async probe(surroundings) {
     const path = findProgram('crun', surroundings.path);
     if (process.platform !== 'linux') return misfit('it needs Linux', 'use Docker');
@@ -75,7 +81,8 @@ const crun: EngineStrategy = {
       runtime: findProgram('crun', surroundings.path) ?? 'crun',
       stateDirectory: surroundings.stateDirectory,
       runtimeDirectory: join(surroundings.runtimeDirectory, 'crun'),
-      dockerSocket: surroundings.dockerSocket ?? DEFAULT_SOCKET,
+      // A step that wants it is refused by its consent or finds no daemon; all others do without.
+      dockerSocket: await dockerSocket(surroundings).catch(() => DEFAULT_SOCKET),
     });
   },
 };
@@ -83,8 +90,15 @@ const crun: EngineStrategy = {
 const docker: EngineStrategy = {
   name: 'docker',
   aliases: [],
+  gaps: DOCKER_GAPS,
   async probe(surroundings) {
-    const socket = surroundings.dockerSocket ?? DEFAULT_SOCKET;
+    let socket: string;
+    try {
+      socket = await dockerSocket(surroundings);
+    } catch (cause) {
+      if (!isSkycapError(cause)) throw cause;
+      return misfit(cause.message, cause.hint ?? 'unset DOCKER_HOST and DOCKER_CONTEXT');
+    }
     const { probeDocker } = await import('./docker/index.ts');
     const probe = await probeDocker(socket);
     return probe.fits ? { fits: true, detail: `${socket}, Docker ${probe.version}`, limits: [] } : probe;
@@ -93,13 +107,18 @@ const docker: EngineStrategy = {
     const { createDockerEngine } = await import('./docker/index.ts');
     return await createDockerEngine({
       store: surroundings.store,
-      socketPath: surroundings.dockerSocket ?? DEFAULT_SOCKET,
+      socketPath: await dockerSocket(surroundings),
       runtimeDirectory: surroundings.runtimeDirectory,
       workDirectory: surroundings.cacheDirectory,
       uid: surroundings.uid,
     });
   },
 };
+
+async function dockerSocket({ dockerSocket }: EngineSurroundings): Promise<string> {
+  if (typeof dockerSocket === 'function') return await dockerSocket();
+  return dockerSocket ?? DEFAULT_SOCKET;
+}
 
 /** In the order in which they are tried. */
 export const engineStrategies: readonly EngineStrategy[] = [crun, docker];

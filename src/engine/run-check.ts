@@ -48,23 +48,26 @@ export function checkRun(run: ContainerRun): void {
     }
   }
   for (const volume of run.volumes) {
-    if (
-      !isCleanAbsolute(volume.path) ||
-      volume.path === '/' ||
-      KEPT_FOLDERS.some((kept) => isBelow(volume.path, kept))
-    ) {
-      throw engineError(
-        'ENGINE_VOLUME_REFUSED',
-        `volume ${volume.name} may not be mounted at ${volume.path}`,
-        {
-          hint: 'mount it below a folder of its own, such as /var/cache/NAME',
-        },
-      );
-    }
+    checkVolumePlace(volume, volume.path);
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(volume.name)) {
       throw engineError('ENGINE_VOLUME_REFUSED', `${JSON.stringify(volume.name)} is no name for a volume`);
     }
   }
+}
+
+/**
+ * `place` is the volume's path or, once the image is at hand, where the image's links lead it.
+ *
+ * @throws ENGINE_VOLUME_REFUSED
+ */
+export function checkVolumePlace(volume: ContainerRun['volumes'][number], place: string): void {
+  if (isCleanAbsolute(place) && place !== '/' && !KEPT_FOLDERS.some((kept) => isBelow(place, kept))) return;
+  const through = place === volume.path ? '' : `, which is ${place} in the image`;
+  throw engineError(
+    'ENGINE_VOLUME_REFUSED',
+    `volume ${volume.name} may not be mounted at ${volume.path}${through}`,
+    { hint: 'mount it below a folder of its own, such as /var/cache/NAME' },
+  );
 }
 
 export function isBelow(path: string, folder: string): boolean {

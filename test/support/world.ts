@@ -37,6 +37,8 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string;
   readonly timeoutMs?: number;
+  /** A command line that the program's is appended to, e.g. `unshare --net`. */
+  readonly within?: readonly string[];
 }
 
 export interface Ran {
@@ -123,7 +125,8 @@ function startProgram(
   options: RunOptions,
   env: Readonly<Record<string, string>>,
 ): Running {
-  const child = spawn(program, [...args], {
+  const [command = program, ...all] = [...(options.within ?? []), program, ...args];
+  const child = spawn(command, all, {
     cwd: options.cwd ?? env.HOME,
     env: { ...env, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],

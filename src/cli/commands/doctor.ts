@@ -32,13 +32,19 @@ export const command: Command = {
       ],
     });
     const findings = diagnose(facts);
+    const { engineStrategies } = await (await import('../../engine/index.ts')).loadDiscovery();
+    const gaps = engineStrategies.map(({ name, gaps }) => ({ engine: name, gaps }));
     await context.result({
-      data: { ready: hasEngine(facts), findings },
-      text: (style) => findingsText(findings, style),
+      data: { ready: hasEngine(facts), findings, gaps },
+      text: (style) => findingsText(findings, style) + gaps.map(gapsText).join(''),
     });
     return hasEngine(facts) ? 0 : 40;
   },
 };
+
+function gapsText({ engine, gaps }: { readonly engine: string; readonly gaps: readonly string[] }): string {
+  return `\n${engine} does not keep:\n${gaps.map((gap) => `- ${gap}\n`).join('')}`;
+}
 
 function findingsText(findings: readonly Finding[], style: Style): string {
   const colors = { ok: 'green', warning: 'yellow', problem: 'red' } as const;

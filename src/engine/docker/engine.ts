@@ -8,6 +8,7 @@ import type { Engine, OperationOptions, Session, SessionSpec } from '../port.ts'
 import { DockerApi } from './api.ts';
 import type { ContainerInspect } from './api-types.ts';
 import { type DaemonFacts, type DaemonPaths, helperFile, learnDaemon } from './daemon.ts';
+import { DOCKER_GAPS } from './gaps.ts';
 import { Holder } from './holder.ts';
 import { ensureImage, type ImageServer, type ImageSourceOptions, idOf } from './images.ts';
 import { keptImage } from './kept.ts';
@@ -27,17 +28,6 @@ export interface DockerEngineOptions {
   /** Never let the daemon pull from the built-in registry: images always go as archives. */
   readonly archivesOnly?: boolean;
 }
-
-/** What this engine does not keep of docs/security.md; the plan prints it. */
-export const DOCKER_GAPS: readonly string[] = [
-  'no user namespace of our own: root in a step is root of the daemon unless it remaps ids',
-  'link-local metadata addresses can be reached with `network: default`',
-  'volumes and the workspace are mounted with suid and dev',
-  'environment and arguments of a step are visible to everyone who may use the daemon until the container is removed',
-  'secret files that a daemon cannot mount from this host’s tmpfs lie in the container’s layer on the daemon’s disk',
-  'the workspace lies on the daemon’s disk; its entries are given to each step’s user in turn, so steps of different users that run at once see them change',
-  'images stay in the daemon after the run',
-];
 
 /**
  * Steps as containers of a Docker daemon, by its API (docs/security.md says what Docker keeps). The daemon runs and

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { posix } from 'node:path';
 import type { DockerApi } from './api.ts';
 import { GO_SYMLINK } from './api-types.ts';
 import { labelsOf, runName } from './names.ts';
@@ -83,6 +84,30 @@ async function smallFile(api: DockerApi, name: string, path: string): Promise<st
     const parts: Buffer[] = [];
     for await (const part of body) parts.push(Buffer.from(part));
     return Buffer.concat(parts).toString('utf8');
+  }
+  return undefined;
+}
+
+/** Where the image's own links lead a path; what does not exist stays as it is written. */
+export async function realPath(api: DockerApi, name: string, path: string): Promise<string> {
+  let at = path;
+  // As many links as the kernel follows (path_resolution(7)).
+  for (let links = 0; links < 40; links += 1) {
+    const next = await throughFirstLink(api, name, at);
+    if (next === undefined) return at;
+    at = next;
+  }
+  return at;
+}
+
+async function throughFirstLink(api: DockerApi, name: string, path: string): Promise<string | undefined> {
+  const names = path.split('/').filter((part) => part !== '');
+  for (const index of names.keys()) {
+    const above = `/${names.slice(0, index).join('/')}`;
+    const stat = await api.stat(name, posix.join(above, names[index] as string));
+    if (stat === undefined) return undefined;
+    if ((stat.mode & GO_SYMLINK) === 0) continue;
+    return posix.join('/', posix.resolve(above, stat.linkTarget), ...names.slice(index + 1));
   }
   return undefined;
 }

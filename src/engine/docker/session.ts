@@ -16,7 +16,7 @@ import type {
   Session,
   Workspace,
 } from '../port.ts';
-import { checkRun } from '../run-check.ts';
+import { checkRun, checkVolumePlace } from '../run-check.ts';
 import type { DockerApi } from './api.ts';
 import type { ContainerInspect } from './api-types.ts';
 import { collectFiles } from './collect.ts';
@@ -24,7 +24,7 @@ import { type BodyContext, containerBody } from './container-body.ts';
 import type { DaemonFacts, DaemonPaths } from './daemon.ts';
 import { helperBinary } from './helper/index.ts';
 import type { Holder } from './holder.ts';
-import { createLook, filesBelow, readAccounts } from './image-files.ts';
+import { createLook, filesBelow, readAccounts, realPath } from './image-files.ts';
 import { keptShell } from './kept.ts';
 import { containerName, containersOf, LABEL, networksOf, volumesOf } from './names.ts';
 import { Placeholders } from './placeholders.ts';
@@ -188,6 +188,11 @@ export class DockerSession implements Session {
     checkRun(run);
     const { api, facts, paths, holder } = this.#c;
     const { image, id } = this.#image(run.image);
+    for (const volume of run.volumes) {
+      // The daemon follows the image's links to its mount points.
+      const look = await this.#look(run.image);
+      checkVolumePlace(volume, await realPath(this.#c.api, look, volume.path));
+    }
     const placement = placeFiles(run, facts);
     const name = containerName(run.containerId);
     if ((await api.inspect(name)) !== undefined) {

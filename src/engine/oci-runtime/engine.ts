@@ -7,6 +7,7 @@ import { giveTo } from '../tree/contents.ts';
 import { killContainer, readJson, readRecord, removeContainer } from './container.ts';
 import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
+import { OCI_RUNTIME_GAPS } from './gaps.ts';
 import { initBinaries } from './init/binary.ts';
 import {
   containerIds,
@@ -68,10 +69,7 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
   };
   return {
     name: 'crun',
-    gaps: [
-      'a privileged step has all capabilities inside its user namespace, not on the host',
-      'a step with a network has no /sys, and one without limits has no cgroup of its own',
-    ],
+    gaps: OCI_RUNTIME_GAPS,
     async open(spec: SessionSpec, operation: OperationOptions): Promise<Session> {
       operation.signal.throwIfAborted();
       const layout = layoutOf(spec.runId);

@@ -2,7 +2,7 @@ import { chmodSync, chownSync, mkdirSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import { engineError } from '../errors.ts';
 import type { ContainerRun } from '../port.ts';
-import { isBelow } from '../run-check.ts';
+import { checkVolumePlace, isBelow } from '../run-check.ts';
 import { Folder, type Owner, parts } from '../tree/folder.ts';
 import { makeFolderInside, resolveInside, writeInside } from '../tree/scoped.ts';
 import { type OciMount, ownedBind } from './config.ts';
@@ -57,6 +57,9 @@ export function planMounts(run: ContainerRun, sources: MountSources): MountPlan 
   }
   const volumes = [...run.volumes].sort((a, b) => a.path.length - b.path.length);
   for (const volume of volumes) {
+    // The runtime follows the image's links to its mount points.
+    const { real, missing } = resolveInside(sources.rootfs, volume.path);
+    checkVolumePlace(volume, `/${[...real, ...missing].join('/')}`);
     planner.owned(volume.path, sources.volume(volume.scope, volume.name), {
       kind: 'volume',
       readOnly: false,
