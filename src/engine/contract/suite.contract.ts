@@ -50,7 +50,7 @@ export function engineContract(
         ran += 1;
         const failure = await attempt(fixture, one);
         if (reason === undefined) {
-          if (failure !== undefined) throw failure;
+          if (failure !== undefined) throw failure as Error;
         } else expect(failure, `this difference is none any more: ${reason}`).toBeDefined();
       }, 120_000);
     }

@@ -102,7 +102,7 @@ export class Unpacker {
     const failed = settled.filter((one) => one.status === 'rejected').map((one) => one.reason as unknown);
     // The first fault stops the others, whose "cancelled" says nothing.
     const cause = failed.find((error) => !isSkycapError(error, 'CANCELLED')) ?? failed[0];
-    if (cause !== undefined) throw cause;
+    if (cause !== undefined) throw cause as Error;
     this.#startSync();
     return settled.map((one) => (one as PromiseFulfilledResult<Lower>).value);
   }

@@ -36,7 +36,9 @@ async function readBusybox(): Promise<readonly VirtualFile[]> {
   const applets = stdout.split('\n').filter((name) => name !== '' && name !== 'busybox');
   return [
     { path: 'bin/busybox', content, mode: 0o755 },
-    ...applets.map((name): VirtualFile => ({ path: `bin/${name}`, type: 'link', mode: 0o755, linkPath: 'bin/busybox' })),
+    ...applets.map(
+      (name): VirtualFile => ({ path: `bin/${name}`, type: 'link', mode: 0o755, linkPath: 'bin/busybox' }),
+    ),
     { path: 'usr', type: 'directory' },
     { path: 'usr/bin', type: 'symlink', linkPath: '../bin' },
     { path: 'tmp', type: 'directory', mode: 0o1777 },
