@@ -93,6 +93,12 @@ upgrade: *steps
       expect(expectCode(await show('open'), 0).stdout.trim()).toBe('value-of-open');
       const shown = expectCode(await world.skycap(['installation', 'show', 'kept', '-o', 'json']), 0);
       expect(shown.stdout).toMatch(/"name": "secret",[^}]*lost/);
+      expect(expectCode(await world.skycap(['installation', 'show', 'kept']), 0).stdout).toMatch(
+        /secret.*lost/,
+      );
+      expect(expectCode(await world.skycap(['output', 'list', '-i', 'kept']), 0).stdout).toContain(
+        'value-of-open',
+      );
       expectCode(await world.skycap(['install', 'after', '--param', 'secret=x'], { cwd }), 0);
       expect(expectCode(await show('two', 'after'), 0).stdout.trim()).toBe('value-of-two');
     } finally {

@@ -4,6 +4,8 @@ import { properties, section, table } from './table.ts';
 import { formatAge } from './units.ts';
 
 export const hidden = '******';
+/** In place of a value whose key is gone. */
+export const lostText = '(lost: its key is gone)';
 
 /** `defined`, `installed` or `uninstalled`, by Porter's comparison of the two times. */
 export function stateOf(installation: Installation): string {
@@ -78,7 +80,7 @@ export function installationJson(installation: Installation, lastRun?: Run): Rec
         .sort(([a], [b]) => (a < b ? -1 : 1))
         .map(([name, value]) => ({
           name,
-          type: value.lostKey === undefined ? typeOf(value.value) : 'unknown',
+          type: typeOfStored(value),
           sensitive: value.sensitive,
           value: shown(value),
         })),
@@ -105,10 +107,14 @@ function lastRunJson(run: Run): Record<string, unknown> {
   };
 }
 
+function typeOfStored(stored: StoredValue): string {
+  return stored.lostKey === undefined ? typeOf(stored.value) : 'unknown';
+}
+
 /** Bytes, as file parameters have them, are base64. */
 export function shown(stored: StoredValue): unknown {
   // Not even read: the key of one that is hidden may be gone.
-  if (stored.sensitive) return stored.lostKey === undefined ? hidden : '(lost: its key is gone)';
+  if (stored.sensitive) return stored.lostKey === undefined ? hidden : lostText;
   const { value } = stored;
   return value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value;
 }
@@ -166,7 +172,7 @@ export function installationText(
           'Parameters',
           table(
             ['NAME', 'TYPE', 'VALUE'],
-            parameters.map(([name, value]) => [name, typeOf(value.value), cellOf(shown(value))]),
+            parameters.map(([name, value]) => [name, typeOfStored(value), cellOf(shown(value))]),
           ),
         ),
     section('Credentials', properties(Object.entries(installation.credentialSources))),

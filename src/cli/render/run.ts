@@ -1,5 +1,5 @@
 import type { OutputRecord, Run, StepRecord } from '../../state/index.ts';
-import { cellOf, hidden, shown, typeOf } from './installation.ts';
+import { cellOf, hidden, lostText, shown, typeOf } from './installation.ts';
 import { properties, section, table } from './table.ts';
 import { formatAge, formatDuration } from './units.ts';
 
@@ -138,6 +138,10 @@ function took(started: string, finished: string | undefined): string {
 
 /** Porter's keys (name, type, sensitive, value), and ours. Sensitive values are shown by `output show` alone. */
 export function outputJson(output: OutputRecord): Record<string, unknown> {
+  if (output.lostKey !== undefined) {
+    const { name, sensitive, runId, created } = output;
+    return { name, type: 'unknown', sensitive, value: lostText, runId, created };
+  }
   const value = outputValue(output);
   return {
     name: output.name,
