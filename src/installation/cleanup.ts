@@ -36,27 +36,6 @@ export async function deleteInstallation(
   await deps.state.deleteInstallation(key);
 }
 
-/** Removes ended runs by age and count; the last of each installation stays. */
-export async function pruneRuns(
-  deps: ActionDeps,
-  options: { readonly namespace?: string; readonly olderThanMs: number; readonly keep: number },
-): Promise<readonly Run[]> {
-  const runs = await deps.state.listRuns(
-    options.namespace === undefined ? {} : { namespace: options.namespace },
-  );
-  const oldest = deps.now().getTime() - options.olderThanMs;
-  const byInstallation = Map.groupBy(runs, (run) => run.installationId);
-  const gone: Run[] = [];
-  for (const own of byInstallation.values()) {
-    const ended = own.filter((run) => run.state !== 'running' && run.state !== 'pending');
-    const candidates = ended.slice(0, Math.max(0, ended.length - Math.max(1, options.keep)));
-    gone.push(...candidates.filter((run) => Date.parse(run.finished ?? run.created) <= oldest));
-  }
-  for (const run of gone) await forgetWorkspace(run, deps);
-  await deps.state.deleteRuns(gone.map((run) => run.id));
-  return gone;
-}
-
 async function forgetWorkspace(run: Run, deps: ActionDeps): Promise<void> {
   if (run.state === 'succeeded' || run.engine !== deps.engine.name) return;
   await deps.engine.sweep(run.id, { signal: AbortSignal.timeout(60_000), emit: deps.emit });

@@ -1,9 +1,8 @@
-import type { Run } from '../../state/index.ts';
-import type { Composition } from '../compose.ts';
+import { loadInstallation } from '../../installation/index.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import { runJson, runTable } from '../render/run.ts';
-import type { Command, Context } from '../types.ts';
+import type { Command } from '../types.ts';
 import { namespaceFlag } from './common.ts';
 import { findInstallation } from './records.ts';
 
@@ -58,38 +57,30 @@ export const command: Command = {
         : isAll
           ? {}
           : { namespace };
-    const runs = await state.listRuns(filter);
-    const now = context.host.now();
-    const byInstallation = Map.groupBy(runs, (run) => run.installationId);
-    const doomed = [...byInstallation.values()].flatMap((list) =>
-      list
-        .slice(0, list.length - Math.max(1, keep ?? 1))
-        .filter((run) => run.finished !== undefined && run.state !== 'running' && run.state !== 'pending')
-        .filter((run) => olderThanMs === undefined || now - Date.parse(run.finished as string) > olderThanMs),
-    );
     const isDry = flags.switch('dry-run');
-    if (!isDry && doomed.length > 0) {
-      await sweepWorkspaces(doomed, rooms, context);
-      await state.deleteRuns(doomed.map((run) => run.id));
-    }
+    const { settings } = await rooms.settings();
+    const { pruneRuns } = await loadInstallation();
+    const doomed = await pruneRuns(
+      {
+        state,
+        engine: () => rooms.engine(),
+        emit: context.emit,
+        signal: context.signal,
+        now: () => new Date(context.host.now()),
+        directory: settings.state.directory,
+      },
+      {
+        filter,
+        ...(olderThanMs === undefined ? {} : { olderThanMs }),
+        ...(keep === undefined ? {} : { keep }),
+        dryRun: isDry,
+      },
+    );
     await context.result({
       data: { removed: isDry ? [] : doomed.map(runJson), wouldRemove: isDry ? doomed.map(runJson) : [] },
       text: () =>
-        `${isDry ? 'would remove' : 'removed'} ${doomed.length} runs\n${doomed.length === 0 ? '' : runTable(doomed, now)}`,
+        `${isDry ? 'would remove' : 'removed'} ${doomed.length} runs\n${doomed.length === 0 ? '' : runTable(doomed, context.host.now())}`,
     });
     return 0;
   },
 };
-
-/** Runs that did not succeed may have kept their workspace and containers; another engine's are left to its next use. */
-async function sweepWorkspaces(runs: readonly Run[], rooms: Composition, context: Context): Promise<void> {
-  const kept = runs.filter((run) => run.state !== 'succeeded');
-  if (kept.length === 0) {
-    return;
-  }
-  const engine = await rooms.engine();
-  const { signal, emit } = context;
-  for (const run of kept.filter((candidate) => candidate.engine === engine.name)) {
-    await engine.sweep(run.id, { signal, emit });
-  }
-}
