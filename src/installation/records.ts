@@ -38,6 +38,17 @@ export async function lastRevision(
   return (id === undefined ? undefined : (await deps.state.getRun(id))?.revision) ?? otherwise;
 }
 
+/** The bundle that the saved state was saved under: that of the run which saved it, failed or not. */
+export async function stateDigest(
+  installation: Installation | undefined,
+  { state }: Pick<ActionDeps, 'state'>,
+): Promise<string | undefined> {
+  if (installation === undefined) return undefined;
+  const runId = await state.stateRun(installation.id);
+  const run = runId === undefined ? undefined : await state.getRun(runId);
+  return run?.bundleDigest ?? installation.status.bundleDigest;
+}
+
 /** After a fault of the engine or of ours: no step goes on, and nobody has to look for its container. */
 export async function closeSteps(run: Run, deps: Pick<ActionDeps, 'state'>): Promise<Run> {
   const steps = run.steps.map((step) =>

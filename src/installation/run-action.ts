@@ -2,7 +2,7 @@ import { formatLock } from '../images/index.ts';
 import { failpoint, isSkycapError, ulid } from '../kernel/index.ts';
 import type { Digest } from '../oci/index.ts';
 import { createDigester } from '../oci/names/index.ts';
-import type { Plan } from '../plan/index.ts';
+import { checkGivenValues, type Plan } from '../plan/index.ts';
 import { loadRun, pendingRecord, type RunResult } from '../run/index.ts';
 import type { Run } from '../state/index.ts';
 import { bundleArchive, listBundleFiles } from './bundle-files.ts';
@@ -10,7 +10,14 @@ import { type LoadedBundle, loadBundleSource } from './bundle-source.ts';
 import { resolveCredentials } from './credentials.ts';
 import { installationError } from './errors.ts';
 import { planAction } from './plan-action.ts';
-import { closeSteps, endedInstallation, lastRevision, startedEvent, startedInstallation } from './records.ts';
+import {
+  closeSteps,
+  endedInstallation,
+  lastRevision,
+  startedEvent,
+  startedInstallation,
+  stateDigest,
+} from './records.ts';
 import { type ResumedRun, resumedRun, sweepKeptWorkspaces } from './resume.ts';
 import { checkAllowed, checkExists, checkName } from './rules.ts';
 import { takeOver, takeOverIfAlone } from './takeover.ts';
@@ -89,6 +96,7 @@ async function runLocked(
   checkConsents(plan);
   resumed?.check(plan, remembered);
   const credentials = await resolveCredentials(request, deps, plan);
+  checkGivenValues(plan, { parameters, credentials });
   const started = deps.now().toISOString();
   const revision = plan.modifies ? ulid(deps.now().getTime()) : await lastRevision(before, deps, runId);
   const installation = startedInstallation(request, {
@@ -144,7 +152,7 @@ async function runLocked(
         credentials,
         cnabBundle,
         resumed,
-        isSameBundle: before?.status.bundleDigest === digest,
+        isSameBundle: (await stateDigest(before, deps)) === digest,
       },
     );
   } catch (cause) {

@@ -41,6 +41,8 @@ export interface StateStore extends AsyncDisposable {
   /** Saved bundle state as an opaque byte stream (a tar), encrypted in chunks. */
   saveState(installationId: string, runId: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
   loadState(installationId: string): Promise<AsyncIterable<Uint8Array> | undefined>;
+  /** Id of the run that saved it; undefined where there is none. */
+  stateRun(installationId: string): Promise<string | undefined>;
   deleteState(installationId: string): Promise<void>;
 
   /** HMAC under the master key: equal values have equal fingerprints and reveal nothing. */

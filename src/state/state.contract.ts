@@ -171,6 +171,7 @@ export function stateContract(name: string, open: (directory: string) => Promise
         const content = Buffer.alloc(size, size % 251);
         await store.saveState('INST-app', 'A', pieces(content.subarray(0, 1000), content.subarray(1000)));
         expect((await joined(await store.loadState('INST-app')))?.equals(content)).toBe(true);
+        expect(await store.stateRun('INST-app')).toBe('A');
       }
       async function* broken(): AsyncGenerator<Uint8Array> {
         yield Buffer.from('half');
@@ -181,6 +182,7 @@ export function stateContract(name: string, open: (directory: string) => Promise
       expect((await joined(await store.loadState('INST-app')))?.length).toBe(3 * edge);
       await store.deleteState('INST-app');
       expect(await store.loadState('INST-app')).toBeUndefined();
+      expect(await store.stateRun('INST-app')).toBeUndefined();
     });
 
     it('deletes an installation with runs, outputs, state and logs, and no other', async () => {

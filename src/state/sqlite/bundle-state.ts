@@ -284,3 +284,9 @@ async function* readChunks(
     await file.close();
   }
 }
+
+/** Id of the run that saved an installation's state. */
+export function stateRun(db: Database, installationId: string): string | undefined {
+  const row = db.get('SELECT run_id FROM bundle_state WHERE installation_id = ?', installationId);
+  return row?.run_id as string | undefined;
+}

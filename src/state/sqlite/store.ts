@@ -18,7 +18,7 @@ import type {
   RunFilter,
   StepRecord,
 } from '../port.ts';
-import { BundleStateFiles } from './bundle-state.ts';
+import { BundleStateFiles, stateRun } from './bundle-state.ts';
 import { Database } from './database.ts';
 import { prepareDirectory, type StatePaths } from './directory.ts';
 import { asFileError, fileErrorCode } from './files.ts';
@@ -231,6 +231,10 @@ class SqliteState implements ManagedStateStore {
 
   loadState(installationId: string): Promise<AsyncIterable<Uint8Array> | undefined> {
     return this.#mine().files.load(installationId);
+  }
+
+  stateRun(installationId: string): Promise<string | undefined> {
+    return this.#read((db) => stateRun(db, installationId));
   }
 
   deleteState(installationId: string): Promise<void> {
