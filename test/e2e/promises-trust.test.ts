@@ -1,5 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enginesToTest } from '../support/engines.ts';
@@ -159,25 +161,44 @@ invoked:
     }
   });
 
-  it('S6 refuses bytes that do not have their digest', async () => {
-    const reference = await world.image('acme/damaged:1', {
-      busybox: true,
-      files: { only: 'of this image' },
+  it('S6 refuses bytes that do not have their digest, wherever they come from', async () => {
+    await world.image('acme/damaged:1', { busybox: true, files: { only: 'of this image' } });
+    let lie: 'nothing' | 'layer' | 'manifest' = 'nothing';
+    const server = createServer((request, response) => {
+      const { method = 'GET', headers, url = '' } = request;
+      fetch(`http://${world.registry}${url}`, { method, headers: { accept: headers.accept ?? '*/*' } }).then(
+        async (answer) => {
+          const bytes = Buffer.from(await answer.arrayBuffer());
+          const at = bytes.indexOf('of this image');
+          if (lie === 'layer' && at >= 0) bytes.write('OF', at);
+          const described = Object.fromEntries(answer.headers);
+          const wrong = lie === 'manifest' && method === 'GET' && url.includes('/manifests/');
+          response
+            .writeHead(answer.status, described)
+            .end(wrong ? Buffer.from(`${bytes}`.replace('{', '[')) : bytes);
+        },
+        () => response.destroy(),
+      );
     });
-    const cwd = await locked(simple('damaged').replace(tools, reference));
-    const blobs = join(world.directory, 'registry/blobs/sha256');
-    for (const name of readdirSync(blobs)) {
-      const bytes = readFileSync(join(blobs, name));
-      const at = bytes.indexOf('of this image');
-      if (at < 0) continue;
-      bytes.write('OF', at);
-      writeFileSync(join(blobs, name), bytes);
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    try {
+      const { port } = server.address() as AddressInfo;
+      const cwd = await locked(simple('damaged').replace(tools, `127.0.0.1:${port}/acme/damaged:1`));
+      for (const part of ['layer', 'manifest'] as const) {
+        lie = part;
+        const env = { SKYCAP_STORE_DIRECTORY: join(world.directory, `store-${part}`) };
+        const ran = await world.skycap(['install'], { cwd, env });
+        expectCode(ran, 23);
+        expect(ran.stderr).toMatch(/\[(REGISTRY_DIGEST_MISMATCH|OCI_BLOB_CORRUPT)\].*sha256:/s);
+        expect(ran.stderr).not.toContain('step only: started');
+      }
+      lie = 'nothing';
+      const env = { SKYCAP_STORE_DIRECTORY: join(world.directory, 'store-layer') };
+      expectCode(await world.skycap(['install'], { cwd, env }), 0);
+    } finally {
+      server.closeAllConnections();
+      server.close();
     }
-
-    const ran = await world.skycap(['install'], { cwd });
-    expectCode(ran, 23);
-    expect(ran.stderr).toMatch(/sha256:/);
-    expect(ran.stderr).not.toContain('step only: started');
   });
 
   it('S7 warns of a tag that moved when it locks and lints, and runs what is locked', async () => {
