@@ -1,4 +1,5 @@
-import { readFile } from 'node:fs/promises';
+// Without node:fs/promises: loading it takes longer than `lint` and `explain` have for reading one file.
+import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { kernelError } from '../../kernel/index.ts';
 import { usage } from '../errors.ts';
@@ -45,10 +46,8 @@ export const installationArgument: Argument = {
 
 /** Absolute path of the bundle file that `--file` names. */
 export async function bundleFile(context: Context, flags: Flags): Promise<string> {
-  const { stat } = await import('node:fs/promises');
   const path = resolve(context.host.cwd, flags.string('file') ?? 'porter.yaml');
-  const found = await stat(path).catch(() => undefined);
-  return found?.isDirectory() === true ? resolve(path, 'porter.yaml') : path;
+  return isFolder(path) ? resolve(path, 'porter.yaml') : path;
 }
 
 /**
@@ -57,7 +56,7 @@ export async function bundleFile(context: Context, flags: Flags): Promise<string
  */
 export async function readUserFile(path: string, what: string): Promise<Buffer> {
   try {
-    return await readFile(path);
+    return readFileSync(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const reason =
@@ -84,7 +83,7 @@ export async function installationName(
     return given;
   }
   const file = bundle ?? resolve(context.host.cwd, 'porter.yaml');
-  const text = await readFile(file, 'utf8').catch(() => undefined);
+  const text = readTextIfThere(file);
   if (text !== undefined) {
     const { entryOf, loadDocument } = await import('../../document/index.ts');
     const { root } = (await loadDocument()).parseYaml(text, { file });
@@ -94,6 +93,22 @@ export async function installationName(
     }
   }
   throw usage('no installation is named', 'name one, or run the command in the folder of its porter.yaml');
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+}
+
+function readTextIfThere(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
 }
 
 /** `KEY=VALUE` words as an object. */

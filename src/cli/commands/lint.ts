@@ -59,7 +59,7 @@ export const command: Command = {
       ? await fixSource(source, target)
       : { ...(await checkSource(source, target)), fixed: 0 };
     if (checked.source !== source) {
-      await replaceFile(file, checked.source);
+      replaceFile(file, checked.source);
     }
     const { fixed } = checked;
     const problems = [...checked.problems, ...(locked?.problems ?? [])];

@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
-import { rename, rm, stat, writeFile } from 'node:fs/promises';
+// Without node:fs/promises, as in commands/common.ts.
+import { existsSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import { bundleError, type FactsOf, loadLint, type TagState } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
@@ -17,7 +17,7 @@ const MAX_ROUNDS = 10;
 
 /** @throws BUNDLE_NOT_FOUND, FILE_UNREADABLE */
 export async function readBundleText(file: string): Promise<string> {
-  if ((await stat(file).catch(() => undefined)) === undefined) {
+  if (!existsSync(file)) {
     throw bundleError('BUNDLE_NOT_FOUND', `there is no ${file}`, {
       hint: 'name the file with --file, or start a bundle with skycap create',
       place: { file },
@@ -70,14 +70,14 @@ export async function fixSource(
 }
 
 /** Whole or not at all, with the mode of the old file. */
-export async function replaceFile(file: string, text: string): Promise<void> {
-  const { mode } = await stat(file);
+export function replaceFile(file: string, text: string): void {
+  const { mode } = statSync(file);
   const part = `${file}.skycap-part`;
   try {
-    await writeFile(part, text, { mode: mode & 0o777, flag: 'wx' });
-    await rename(part, file);
+    writeFileSync(part, text, { mode: mode & 0o777, flag: 'wx' });
+    renameSync(part, file);
   } finally {
-    await rm(part, { force: true });
+    rmSync(part, { force: true });
   }
 }
 
