@@ -39,7 +39,7 @@ export type BoundStep =
 /**
  * One step with everything known: the container to run, or why it is skipped. Pure; all that `run` calls.
  *
- * @throws errors of expressions, VALUE_TOO_LONG, VALUE_NUL, CONDITION_INVALID, DIRECTORY_OUTSIDE
+ * @throws errors of expressions, VALUE_NOT_TEXT, CONDITION_INVALID, DIRECTORY_OUTSIDE
  */
 export function bind(plan: Plan, step: PlanStep, known: Known): BoundStep {
   const image = plan.images[step.image] as PlanImage;
@@ -55,11 +55,7 @@ export function bind(plan: Plan, step: PlanStep, known: Known): BoundStep {
     }
     if (!holds) return { kind: 'skipped', reason: 'its `when` is false' };
   }
-  const inputs = stepInputs(step, scope, delimiters);
-  const env = { ...base.values, ...inputVariables(inputs?.value), ...stepVariables(step, scope, delimiters) };
-  for (const [name, text] of Object.entries(env))
-    checkProcessString(`${name}=${text}`, `step ${step.id}: environment variable ${name}`);
-  const command = commandOf(step, scope, delimiters);
+  const { inputs, env, command } = processIn(plan, step, { base, scope });
   const isSensitive = seesSecrets(step, known) || (inputs?.sensitive ?? false);
   const files: readonly ContainerFile[] = [
     ...describingFiles(plan, step, { known, with: inputs?.value }),
@@ -93,6 +89,36 @@ export function bind(plan: Plan, step: PlanStep, known: Known): BoundStep {
       sensitive: isSensitive,
     },
   };
+}
+
+/** What the step's process is handed; for `checkGivenValues`. */
+export function processOf(plan: Plan, step: PlanStep, known: Known): Process {
+  const image = plan.images[step.image] as PlanImage;
+  const base = containerEnvironment(plan, step, { image, known });
+  return processIn(plan, step, { base, scope: runScope(plan, step, { known, env: base }) });
+}
+
+interface Process {
+  readonly inputs: { readonly value: Json; readonly sensitive: boolean } | undefined;
+  readonly env: Readonly<Record<string, string>>;
+  readonly command: { readonly argv: readonly string[]; readonly files: readonly ContainerFile[] };
+}
+
+function processIn(
+  { delimiters }: Plan,
+  step: PlanStep,
+  { base, scope }: { readonly base: Environment; readonly scope: Scope },
+): Process {
+  checkVariables(step, base.values);
+  const inputs = stepInputs(step, scope, delimiters);
+  const own = { ...inputVariables(inputs?.value), ...stepVariables(step, scope, delimiters) };
+  checkVariables(step, own);
+  return { inputs, env: { ...base.values, ...own }, command: commandOf(step, scope, delimiters) };
+}
+
+function checkVariables(step: PlanStep, variables: Readonly<Record<string, string>>): void {
+  for (const [name, text] of Object.entries(variables))
+    checkProcessString(`${name}=${text}`, `step ${step.id}: environment variable ${name}`);
 }
 
 function stepInputs(

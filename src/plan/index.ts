@@ -1,4 +1,5 @@
 export { type BoundStep, bind, isWorkspaceParameter } from './bind.ts';
+export { checkGivenValues } from './check-values.ts';
 export { planError } from './errors.ts';
 export { inputsPath, outputsPath, workspacePath } from './files.ts';
 export type * from './known.ts';

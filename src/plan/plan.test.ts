@@ -2,7 +2,15 @@ import { describe, expect, it } from 'vitest';
 import { loadBundle } from '../bundle/index.ts';
 import type { PinnedImage } from '../oci/index.ts';
 import { digestOf, parsePlatform } from '../oci/names/index.ts';
-import { type BoundStep, bind, type Known, type KnownValue, makePlan, type Plan } from './index.ts';
+import {
+  type BoundStep,
+  bind,
+  checkGivenValues,
+  type Known,
+  type KnownValue,
+  makePlan,
+  type Plan,
+} from './index.ts';
 
 const digest = digestOf('x');
 const image: PinnedImage = {
@@ -215,5 +223,36 @@ describe('makePlan and bind', () => {
 
     expect(made.steps).toHaveLength(1000);
     expect(made.steps[999]?.needs).toEqual(['s998']);
+  });
+});
+
+describe('checkGivenValues', () => {
+  const long = known('x'.repeat(131_072), true);
+  const parameter = 'parameters:\n  - {name: p, type: string, sensitive: true}\n';
+  const second = 'install:\n  - {invoke: {name: tools}}\n';
+
+  it.each([
+    ['an argument', '{command: [x, "${ bundle.parameters.p }"]}', long, 'EXPRESSION_TOO_LONG'],
+    ['a variable', '{command: [x, "${ env.P }"]}', known('a\0b', true), 'EXPRESSION_BYTES'],
+    ['a script', "{run: 'x ${ bundle.parameters.p }'}", known('a\0b', true), 'EXPRESSION_BYTES'],
+  ])('refuses what a later step cannot be handed: %s', async (_name, action, value, code) => {
+    const made = await plan(`${parameter}${second}${step(action).replace('install:\n', '')}`, { p: value });
+    const given = { parameters: new Map([['p', value]]), credentials: new Map() };
+
+    expect(() => checkGivenValues(made, given)).toThrow(expect.objectContaining({ code }));
+  });
+
+  it('leaves what waits for an output, or for a condition, to the step’s turn', async () => {
+    const made = await plan(
+      `${parameter}outputs:\n  - {name: o, type: string}\n${step('{command: [x, "${ bundle.outputs.o }"]}')}`,
+    );
+    const conditional = await plan(
+      `${parameter}outputs:\n  - {name: o, type: string}\n${step('{command: [x, "${ bundle.parameters.p }"]}', '    when: ${ bundle.outputs.o == "a" }\n')}`,
+      { p: long },
+    );
+    const given = { parameters: new Map([['p', long]]), credentials: new Map() };
+
+    expect(() => checkGivenValues(made, { parameters: new Map(), credentials: new Map() })).not.toThrow();
+    expect(() => checkGivenValues(conditional, given)).not.toThrow();
   });
 });
