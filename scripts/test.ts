@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -11,10 +11,42 @@ import { join } from 'node:path';
  */
 const root = join(import.meta.dirname, '..');
 const args = process.argv.slice(2);
-const projects = args.includes('--corpus') ? ['corpus'] : ['unit', 'live', 'e2e'];
+const isRequired = process.env.SKYCAP_REQUIRE_ENGINES === '1';
+const projects = args.includes('--corpus') ? ['corpus'] : ['unit', ...liveProjects(), 'e2e'];
 const rest = args.filter((argument) => argument !== '--corpus' && argument !== '--');
 const work = mkdtempSync(join(tmpdir(), 'skycap-test-'));
 const report = join(work, 'report.json');
+
+/** What the live suites drive, and the Debian package that has it. */
+const peers: Readonly<Record<string, string>> = {
+  crun: 'crun',
+  slirp4netns: 'slirp4netns',
+  ip: 'iproute2',
+  docker: 'docker.io',
+  'docker-registry': 'docker-registry',
+  buildah: 'buildah',
+  podman: 'podman',
+  skopeo: 'skopeo',
+  umoci: 'umoci',
+  busybox: 'busybox-static',
+  setfattr: 'attr',
+  htpasswd: 'apache2-utils',
+  python3: 'python3',
+};
+
+/** The live suites, where everything that they drive is there; else what is missing is said, and is red where required. */
+function liveProjects(): readonly string[] {
+  const folders = (process.env.PATH ?? '').split(':');
+  const missing = Object.keys(peers).filter(
+    (name) => !folders.some((folder) => existsSync(join(folder, name))),
+  );
+  if (missing.length === 0 || isRequired) return ['live'];
+  console.warn(
+    `NOT TESTED: engines and peers of the live suites (crun, docker, registries): ${missing.join(', ')} not installed`,
+  );
+  console.warn(`            apt-get install ${missing.map((name) => peers[name]).join(' ')}`);
+  return [];
+}
 
 interface Report {
   readonly numPassedTests: number;

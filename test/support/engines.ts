@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { it } from 'vitest';
 
 /** Engines that the end-to-end tests drive, and why one cannot be driven here. */
 export type EngineName = 'oci-runtime' | 'docker';
@@ -26,7 +27,8 @@ function onPath(program: string): boolean {
 }
 
 /**
- * The engines to test on. One that is missing is named aloud, and is a failure where `SKYCAP_REQUIRE_ENGINES=1`.
+ * The engines to test on. One that is missing is named aloud, by a line and by a test that is not run, and is a
+ * failure where `SKYCAP_REQUIRE_ENGINES=1`.
  */
 export function enginesToTest(...wanted: EngineName[]): readonly EngineName[] {
   return wanted.filter((engine) => {
@@ -35,6 +37,7 @@ export function enginesToTest(...wanted: EngineName[]): readonly EngineName[] {
     if (process.env.SKYCAP_REQUIRE_ENGINES === '1')
       throw new Error(`engine ${engine} has to be tested: ${trouble}`);
     console.warn(`NOT TESTED: engine ${engine}: ${trouble}`);
+    it.skip(`NOT TESTED: engine ${engine}: ${trouble}`, () => {});
     return false;
   });
 }

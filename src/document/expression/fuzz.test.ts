@@ -197,8 +197,8 @@ test('versions and ranges agree with the reference implementation', () => {
   fc.assert(
     fc.property(version, range, (v, r) => {
       fc.pre(validRange(r) !== null);
-      // The reference drops all alternatives but one that is `*`, and then no pre-release fits.
-      fc.pre(!(r.includes('||') && /[*x]/.test(r)));
+      // The reference drops all alternatives but one that is `*` or as much, and then no pre-release fits.
+      fc.pre(!(r.includes('||') && /[*x]|>= ?0(\.0){0,2}(?![.\d-])/.test(r)));
       expect(satisfies(v, r)).toBe(theirs(v, r));
     }),
     { numRuns: 5000 },

@@ -324,7 +324,8 @@ class FastReader {
   #literal(parent: number): ScalarNode {
     const source = this.#source;
     const start = this.#at;
-    const header = /\|([+-]?)(?: +#[^\n]*| *)(?=\n|$)/y;
+    // `|+`, which keeps blank lines, is rare and the library's business.
+    const header = /\|(-?)(?: +#[^\n]*| *)(?=\n|$)/y;
     header.lastIndex = start;
     const match = header.exec(source);
     if (match === null) throw new Bail();
@@ -367,14 +368,8 @@ class FastReader {
     }
     if (content === 0) throw new Bail();
     const body = lines.slice(0, content).join('\n');
-    const text =
-      match[1] === '-'
-        ? body
-        : match[1] === '+'
-          ? `${body}\n${'\n'.repeat(lines.length - content)}`
-          : `${body}\n`;
+    const text = match[1] === '-' ? body : `${body}\n`;
     this.#at = at;
-    const end = match[1] === '+' ? at : contentEnd;
-    return { kind: 'scalar', value: text, text, style: 'literal', span: { start, end } };
+    return { kind: 'scalar', value: text, text, style: 'literal', span: { start, end: contentEnd } };
   }
 }
