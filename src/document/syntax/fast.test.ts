@@ -23,7 +23,6 @@ const plainOnes = [
   'a: [x, "y", 1, {b: c, d: [e]}]\n',
   'run: |\n  one\n\n    two\n  three\nnext: 1\n',
   'run: |-\n  one\n\nnext: 1\n',
-  'run: |+\n  one\n\n\nnext: 1\n',
   'a:\nb: ~\nc: true\nd: 1.50\ne: 007\nf: -3\ng: .5\nh: 1.2.3\n',
   '- - a\n  - b\n-\n  c: d\n- e: f\n',
   'a: ${ bundle.parameters.x }\nb: echo ${HOME} $(x) a;b\n',
