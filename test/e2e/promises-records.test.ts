@@ -120,7 +120,7 @@ upgrade: *steps
     expect(next.stderr).not.toContain('STATE_LOCKED');
   });
 
-  it.each([
+  const strangers = [
     ['of a newer version', 63, 'STATE_FUTURE', (file: string) => edit(file, 'PRAGMA user_version = 99')],
     ['of another program', 64, 'STATE_FOREIGN', (file: string) => edit(file, 'PRAGMA application_id = 77')],
     [
@@ -129,7 +129,8 @@ upgrade: *steps
       'STATE_CORRUPT',
       (file: string) => writeFileSync(file, readFileSync(file).fill(0xff, 4096)),
     ],
-  ] as const)('S48 refuses a database %s as it is', async (_name, code, error, change) => {
+  ] as const;
+  it.each(strangers)('S48 refuses a database %s as it is', async (_name, code, error, change) => {
     edit(database, 'PRAGMA wal_checkpoint(TRUNCATE)');
     const saved = readFileSync(database);
     try {
