@@ -135,6 +135,7 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
 
     expect(cancelled.json()).toMatchObject({ state: 'aborted' });
     expectCode(await running.ended, 130);
+    expect((await lastRun('killed')).steps[0]).toMatchObject({ id: 'wait', exitCode: 137 });
     const again = expectCode(await world.skycap(['run', 'cancel', id]), 2);
     expect(again.stderr).toContain('has ended already');
   });
@@ -568,7 +569,7 @@ wait:
           trap '[ "$WORD" = stubborn ] || { echo got TERM; exit 0; }' TERM
           echo waiting
           i=0
-          while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1; done
+          while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1 || :; done
 change:
   - description: Change
     id: change
