@@ -8,16 +8,10 @@ export const planError = errorTable({
     exit: 15,
     summary: 'a matrix has no values, too many, or values that are not known before the run',
   },
-  VALUE_TOO_LONG: {
-    exit: 15,
-    summary: 'an environment variable or argument is longer than the kernel takes',
-  },
-  VALUE_NUL: { exit: 15, summary: 'a value with a NUL byte cannot be an argument, variable or script text' },
   VALUE_NOT_TEXT: {
     exit: 15,
     summary: 'a value that is no UTF-8 cannot be an argument, variable or script text',
   },
   CONDITION_INVALID: { exit: 15, summary: 'a `when` gave something else than true or false' },
   DIRECTORY_OUTSIDE: { exit: 15, summary: "a step's `dir` leads out of /cnab/app" },
-  EXPRESSION_FAILED: { exit: 15, summary: 'an expression has no value' },
 });

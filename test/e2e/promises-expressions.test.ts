@@ -143,7 +143,10 @@ describe.each(enginesToTest('oci-runtime'))('expressions, on %s', (engine) => {
             'echo \'$${ bundle.parameters.region } ${#arr[@]}\' "${ bundle.parameters.region }" >> outputs/script',
           ].join('\n'),
         }),
-        record('args', '${HOME} ${#arr[@]} ${VAR:-x} $${ bundle.name } ${ bundle.name } $$ $${HOME}'),
+        record(
+          'args',
+          '${HOME} ${#arr[@]} ${VAR:-x} ${ values.name } $${ bundle.name } ${ bundle.name } $$ $${HOME}',
+        ),
       ],
     });
     expectCode(await world.skycap(['lint'], { cwd }), 0);
@@ -153,7 +156,7 @@ describe.each(enginesToTest('oci-runtime'))('expressions, on %s', (engine) => {
 
     expect(await outputs('roots')).toMatchObject({
       script: '/root 2 x y\n${ bundle.parameters.region } ${#arr[@]} eu\n',
-      args: '${HOME} ${#arr[@]} ${VAR:-x} ${ bundle.name } shown $$ $${HOME}\x1e',
+      args: '${HOME} ${#arr[@]} ${VAR:-x} ${ values.name } ${ bundle.name } shown $$ $${HOME}\x1e',
     });
     const wrong = bundle({
       parameters: [{ name: 'region', type: 'string', default: 'eu' }],
