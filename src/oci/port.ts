@@ -107,8 +107,17 @@ export interface Store extends AsyncDisposable {
   list(): Promise<readonly StoredImage[]>;
   /** The layers of an image, unpacked and with shifted ids, lowest first; unpacks what is missing. */
   lowers(image: PinnedImage, map: IdMap | undefined, options: TransferOptions): Promise<readonly Lower[]>;
-  /** Keeps these digests and their children from `prune` until disposed or its process is gone and it expired. */
-  lease(name: string, digests: readonly Digest[]): Promise<AsyncDisposable>;
+  /**
+   * Keeps these digests and their children from `prune` until disposed, ended by name, or its process is gone and
+   * `ttlMs` (an hour) is over.
+   */
+  lease(
+    name: string,
+    digests: readonly Digest[],
+    options?: { readonly ttlMs?: number },
+  ): Promise<AsyncDisposable>;
+  /** Ends all leases of this name, whichever process took them. */
+  endLeases?(name: string): Promise<void>;
   prune(options: {
     readonly olderThanMs: number;
     readonly keep: readonly Digest[];

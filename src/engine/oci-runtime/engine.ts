@@ -9,6 +9,7 @@ import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { OCI_RUNTIME_GAPS } from './gaps.ts';
 import { initBinaries } from './init/binary.ts';
+import { keptLease } from './keep.ts';
 import {
   containerIds,
   type Directories,
@@ -104,6 +105,7 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
     },
     async sweep(runId) {
       await removeRun(layoutOf(runId));
+      await options.store.endLeases?.(keptLease(runId));
     },
     async removeVolumes(installationId) {
       if (!isSafeId(installationId))

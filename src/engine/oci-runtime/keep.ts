@@ -21,6 +21,13 @@ interface KeptConfig {
   readonly linux: { readonly namespaces: readonly { readonly type: string; readonly path?: string }[] };
 }
 
+/** A year: the shell of a kept container needs the image's layers, and nobody may ever sweep its run. */
+export const KEPT_MS = 365 * 86_400_000;
+
+export function keptLease(runId: string): string {
+  return `kept-${runId}`;
+}
+
 /**
  * Keeps a container's changes and configuration on disk, with a script that opens a shell in them, also after the
  * session: own mounts, no secret files (they were on the tmpfs), no network that is gone.

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { failpoint, ignoreEvents } from '../../kernel/index.ts';
+import type { Digest, PinnedImage } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -24,7 +25,7 @@ import { ContainerMaker, type SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { Holder } from './holder.ts';
 import { embeddedIdMap } from './id-map.ts';
-import { keepContainer } from './keep.ts';
+import { KEPT_MS, keepContainer, keptLease } from './keep.ts';
 import {
   containerFolder,
   containerIds,
@@ -169,6 +170,9 @@ export class RuntimeSession implements Session {
     if (options.keep) {
       // Two mounts may not share a writable layer.
       await (await this.#opened)?.holder.unmount([record.overlay]);
+      const image = this.#spec.images[record.image];
+      if (image !== undefined)
+        await this.#host.store.lease(keptLease(this.runId), digestsOf(image), { ttlMs: KEPT_MS });
       return keepContainer(this.#host, this.#layout, { record, lowers: await this.#lowers(record.image) });
     }
     this.#freeMountPoints(record);
@@ -284,11 +288,7 @@ export class RuntimeSession implements Session {
       network: this.#spec.network,
       onNotice: (message) => this.#operation.emit({ type: 'engine.notice', message }),
     });
-    const digests = images.flatMap(([, image]) => [
-      image.manifestDigest,
-      image.configDigest,
-      ...image.layers.map((layer) => layer.digest),
-    ]);
+    const digests = images.flatMap(([, image]) => digestsOf(image));
     const lease = await store.lease(`run-${this.runId}`, digests);
     try {
       const program = this.#host.seccompProgram(this.#operation.signal);
@@ -315,6 +315,10 @@ export interface Opened {
   readonly overlays: Overlays;
   readonly lease: AsyncDisposable;
   readonly program: string | undefined;
+}
+
+function digestsOf(image: PinnedImage): readonly Digest[] {
+  return [image.manifestDigest, image.configDigest, ...image.layers.map((layer) => layer.digest)];
 }
 
 function isFolder(path: string): boolean {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
@@ -48,6 +48,16 @@ describe('shells and sockets on crun', () => {
     const { code, text } = await typed(kept?.shell ?? [], 'cat /tmp/x in-workspace; id -u; exit 3\n');
     expect(text).toMatch(/left\r\nshared\r\n1000\r\n/);
     expect(code).toBe(3);
+
+    // The layers that the shell mounts are kept until the run is swept.
+    const leases = (): string[] => {
+      const folder = join(fixture.directories.store, 'leases');
+      return readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8'));
+    };
+    const mine = (lease: string): boolean => lease.includes(`kept-${session.runId}`);
+    expect(leases().filter(mine)).toHaveLength(1);
+    await fixture.engine.sweep(session.runId, { signal: AbortSignal.timeout(10_000), emit: () => {} });
+    expect(leases().filter(mine)).toEqual([]);
   });
 
   it('opens a shell with the files, user and workspace of a step', async () => {

@@ -31,6 +31,17 @@ export class LeaseBook {
     await writeFileAtomic(this.path(id), JSON.stringify(file));
   }
 
+  /** Removes all of this name, whoever took them. The caller holds the store's lock. */
+  async end(leaseName: string): Promise<void> {
+    for (const name of await readdir(this.#layout.leases)) {
+      const path = join(this.#layout.leases, name);
+      const lease = name.endsWith('.json')
+        ? parseLease(await readFile(path, 'utf8').catch(() => ''))
+        : undefined;
+      if (lease?.name === leaseName) await rm(path, { force: true });
+    }
+  }
+
   path(id: string): string {
     return join(this.#layout.leases, `${id}.json`);
   }

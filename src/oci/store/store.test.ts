@@ -229,6 +229,17 @@ describe('prune', () => {
     expect(await whole()).toBe(false);
   });
 
+  it('ends leases by name, those of a process that is gone too', async () => {
+    {
+      await using gone = await openStore({ directory: path() });
+      await gone.lease('kept 1', [], { ttlMs: 3_600_000 });
+      await gone.lease('kept 2', [], { ttlMs: 3_600_000 });
+    }
+    await store.lease('kept 1', []);
+    await store.endLeases('kept 1');
+    expect(await readdir(path('leases'))).toHaveLength(1);
+  });
+
   it('honours a lease after its process is gone until it expires', async () => {
     await store.untag('localhost/a:1');
     {

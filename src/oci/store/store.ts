@@ -33,6 +33,7 @@ export interface LeaseOptions {
 /** A `Store` and what only this implementation has. */
 export interface LayoutStore extends Store {
   lease(name: string, digests: readonly Digest[], options?: LeaseOptions): Promise<AsyncDisposable>;
+  endLeases(name: string): Promise<void>;
   /**
    * Unpacks one layer whose blob is there, so that the rest of a pull can go on meanwhile; `lowers` finds it done.
    * A layer that needs its parents is left to `lowers`.
@@ -157,6 +158,11 @@ class DiskStore implements LayoutStore {
     using _lock = await this.#lock();
     await this.#leases.write(id, { name, digests, expires: Date.now() + (options.ttlMs ?? DEFAULT_TTL_MS) });
     return { [Symbol.asyncDispose]: () => rm(this.#leases.path(id), { force: true }) };
+  }
+
+  async endLeases(name: string): Promise<void> {
+    using _lock = await this.#lock();
+    await this.#leases.end(name);
   }
 
   async prune(options: { readonly olderThanMs: number; readonly keep: readonly Digest[] }): Promise<Pruned> {
