@@ -1,0 +1,88 @@
+import { execFile } from 'node:child_process';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { debianRegistry, type RunningRegistry } from '../../src/testkit/registry/index.ts';
+import { expectCode, makeWorld, type World } from '../support/world.ts';
+
+const lacking = ['docker-registry', 'htpasswd', 'skopeo'].filter(
+  (program) => !(process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, program))),
+);
+if (lacking.length > 0) {
+  const message = `login has to be tested with ${lacking.join(', ')}: apt-get install docker-registry apache2-utils skopeo`;
+  if (process.env.SKYCAP_REQUIRE_ENGINES === '1') throw new Error(message);
+  console.warn(`NOT TESTED: ${message}`);
+}
+
+const password = 'hunter2 "quoted"';
+
+describe.skipIf(lacking.length > 0)('login and logout at a registry that wants a password', () => {
+  let world: World;
+  let registry: RunningRegistry;
+  let reference: string;
+
+  beforeAll(async () => {
+    world = await makeWorld('oci-runtime');
+    registry = await debianRegistry({ kind: 'htpasswd', users: { acme: password } });
+    const source = await world.image('tools:1');
+    reference = `${registry.host}/acme/tools:1`;
+    const copied = ['--src-tls-verify=false', '--dest-tls-verify=false', '--dest-creds', `acme:${password}`];
+    // Not execFileSync: the world's registry is in this process.
+    await promisify(execFile)('skopeo', [
+      'copy',
+      '--insecure-policy',
+      ...copied,
+      `docker://${source}`,
+      `docker://${reference}`,
+    ]);
+  });
+  afterAll(async () => {
+    await registry[Symbol.asyncDispose]();
+    await world[Symbol.asyncDispose]();
+  });
+
+  const login = (given: string, user = 'acme') =>
+    world.skycap(['login', registry.host, '-u', user, '--password-stdin', '-o', 'json'], { input: given });
+
+  it('refuses a wrong password and keeps nothing of it', async () => {
+    const refused = await login('guessed-wrong\n');
+
+    expectCode(refused, 27);
+    expect(refused.stderr).toContain(registry.host);
+    expect(refused.stdout + refused.stderr).not.toContain('guessed-wrong');
+    expectCode(await world.skycap(['image', 'pull', reference]), 27);
+  });
+
+  it('pulls with what login keeps, and no more after logout', async () => {
+    const kept = expectCode(await login(`${password}\n`), 0);
+    expect(kept.stdout + kept.stderr).not.toContain('hunter2');
+    const { where } = kept.json<{ kept: { where: string } }>().kept;
+    expect(statSync(where).mode & 0o777).toBe(0o600);
+
+    expectCode(await world.skycap(['image', 'pull', reference]), 0);
+    const bundle = world.bundle({
+      'porter.yaml': JSON.stringify({
+        name: 'private',
+        version: '1.0.0',
+        invocationImages: [{ name: 'tools', image: reference }],
+        install: [
+          {
+            id: 'one',
+            description: 'One',
+            invoke: { name: 'tools', action: { command: ['echo', 'it ran'] } },
+          },
+        ],
+        uninstall: [
+          { id: 'away', description: 'Away', invoke: { name: 'tools', action: { command: ['true'] } } },
+        ],
+      }),
+    });
+    expectCode(await world.skycap(['lock'], { cwd: bundle }), 0);
+
+    expectCode(await world.skycap(['logout', registry.host]), 0);
+    expect(readFileSync(where, 'utf8')).not.toContain(Buffer.from(`acme:${password}`).toString('base64'));
+    expectCode(await world.skycap(['lock', '--update'], { cwd: bundle }), 27);
+    expectCode(await world.skycap(['logout', registry.host]), 0);
+  });
+});
