@@ -1,8 +1,11 @@
+import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { debianTools } from '../support/debian-tools.ts';
 import { type DockerRegistry, startDockerRegistry } from '../support/docker-registry.ts';
-import { enginesToTest } from '../support/engines.ts';
+import { enginesToTest, engineTrouble } from '../support/engines.ts';
 import { helm, kubectl, terraform } from '../support/stand-ins.ts';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
 
@@ -106,4 +109,113 @@ describe.each(enginesToTest('oci-runtime', 'docker'))("the proposal's bundles on
     );
     expect(ran.stdout + ran.stderr).toContain('declare it');
   });
+
+  describe('cicd-bundle with its image declared', () => {
+    const container = 'myapp-container';
+    const docker = (...args: string[]): string =>
+      execFileSync('docker', args, { encoding: 'utf8', stdio: 'pipe' }).trim();
+    const isThere = (): boolean => docker('ps', '-aq', '--filter', `name=^${container}$`) !== '';
+    let cwd: string;
+    let port: number;
+    let digest: string;
+
+    beforeAll(async () => {
+      expect(engineTrouble('docker'), 'it runs on a Docker daemon').toBeUndefined();
+      expect(isThere(), `a container ${container} that is not ours`).toBe(false);
+      const tools = 'container/docker-invocation-image:stable';
+      const folder = await debianTools('docker', 'docker.io:/usr/bin/docker');
+      expectCode(await world.skycap(['image', 'import', folder, `localhost/${tools}`]), 0);
+      expectCode(await world.skycap(['image', 'push', `localhost/${tools}`, `${registry.host}/${tools}`]), 0);
+      digest = await myapp('one');
+      port = (await isFree(80)) ? 80 : await freePort();
+      cwd = seed('cicd-bundle');
+      declare(digest);
+    }, 600_000);
+    afterAll(() => {
+      if (isThere()) docker('rm', '-f', '-v', container);
+      for (const id of docker('image', 'ls', '-q', `${registry.host}/myorg/myapp`).split('\n'))
+        if (id !== '') docker('image', 'rm', '-f', id);
+    });
+
+    /** A web server that says its name, on Docker's registry; the digest. */
+    async function myapp(says: string): Promise<string> {
+      const reference = await world.image(`myorg/myapp:${says}`, {
+        busybox: true,
+        files: { 'www/index.html': says },
+        config: { cmd: ['httpd', '-f', '-p', '80', '-h', '/www'] },
+      });
+      expectCode(await world.skycap(['image', 'pull', reference]), 0);
+      const target = `${registry.host}/myorg/myapp:${says}`;
+      expectCode(await world.skycap(['image', 'push', reference, target]), 0);
+      const shown = await world.skycap(['image', 'inspect', reference, '-o', 'json']);
+      return expectCode(shown, 0).json<{ digest: string }>().digest;
+    }
+
+    /** The bundle's text as it is, but for the image it lacks, and for the host's port where 80 is taken. */
+    function declare(pinned: string): void {
+      const text = readFileSync(join(seeds, 'cicd-bundle/porter.yaml'), 'utf8');
+      writeFileSync(
+        join(cwd, 'porter.yaml'),
+        `${text.replaceAll('-p 80:80', `-p ${port}:80`)}
+images:
+  myapp:
+    repository: ${registry.host}/myorg/myapp
+    digest: ${pinned}
+`,
+      );
+    }
+
+    const act = (action: string) =>
+      world.skycap([action, '--allow-docker-host-access=docker-tools'], { cwd });
+    const says = async (): Promise<string> => {
+      // dockerd answers `run -d` when the process has started, not when it listens.
+      for (let tries = 0; ; tries += 1) {
+        try {
+          return await (await fetch(`http://127.0.0.1:${port}/`)).text();
+        } catch (cause) {
+          if (tries === 50) throw cause;
+          await new Promise((resolve) => setTimeout(resolve, 100));
+        }
+      }
+    };
+
+    it('installs, upgrades and uninstalls a container of the daemon', async () => {
+      expectCode(await world.skycap(['lock'], { cwd }), 0);
+      const alone = expectCode(await world.skycap(['install'], { cwd }), 50);
+      expect(alone.stderr).toContain('Cannot connect to the Docker daemon');
+      expect(isThere()).toBe(false);
+
+      expectCode(await act('install'), 0);
+      expect(await says()).toBe('one');
+      expect(docker('inspect', '--format', '{{.Config.Image}}', container)).toBe(
+        `${registry.host}/myorg/myapp@${digest}`,
+      );
+
+      declare(await myapp('two'));
+      expectCode(await world.skycap(['lock', '--update'], { cwd }), 0);
+      expectCode(await act('upgrade'), 0);
+      expect(await says()).toBe('two');
+
+      expectCode(await act('uninstall'), 0);
+      expect(isThere()).toBe(false);
+    });
+  });
 });
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  const free = await new Promise<boolean>((resolve) => {
+    server.on('error', () => resolve(false));
+    server.listen(port, () => resolve(true));
+  });
+  if (free) await new Promise((resolve) => server.close(resolve));
+  return free;
+}
