@@ -7,7 +7,7 @@ const modules = join(root, 'node_modules');
 
 const checks: Readonly<Record<string, readonly string[]>> = {
   types: [join(modules, 'typescript/bin/tsc'), '--noEmit', '-p', root],
-  format: [join(modules, '@biomejs/biome/bin/biome'), 'ci', root],
+  format: [join(modules, '@biomejs/biome/bin/biome'), 'ci', '--colors=off', '--diagnostic-level=warn', root],
   lint: [join(modules, 'eslint/bin/eslint.js'), 'src', 'test', 'scripts', 'bench'],
   rooms: [
     join(modules, 'dependency-cruiser/bin/dependency-cruise.mjs'),

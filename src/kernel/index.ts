@@ -1,6 +1,6 @@
 export * from './errors.ts';
 export * from './events.ts';
 export { failpoint } from './failpoint.ts';
-export { ulid } from './ulid.ts';
 export { createRedactor, MASK, type Redactor, type RedactorStream, type SecretValue } from './redact.ts';
 export { type CiSystem, ciSystem, escapeLine, escapeTerminal, neutraliseWorkflowCommands } from './text.ts';
+export { ulid } from './ulid.ts';
