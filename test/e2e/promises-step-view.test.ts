@@ -12,6 +12,7 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what a step finds on %s',
   let world: World;
   let cwd: string;
   let installed: Ran;
+  let together: Ran;
   let failed: Ran;
 
   const lines = (step: string, ran = installed): readonly string[] => printed(ran, step).split('\n');
@@ -57,10 +58,10 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what a step finds on %s',
     const json = ['--progress', 'json', '-o', 'json'];
     const install = ['install', 'look', '-n', 'dev', '--param', `blob=@${cwd}/given.bin`];
     installed = expectCode(await world.skycap([...install, ...given, ...json], options), 0);
-    failed = await world.skycap(
-      ['invoke', 'look', '--action', 'fails', '-n', 'dev', ...given, ...json],
-      options,
-    );
+    const invoke = (action: string) =>
+      world.skycap(['invoke', 'look', '--action', action, '-n', 'dev', ...given, ...json], options);
+    together = expectCode(await invoke('together'), 0);
+    failed = await invoke('fails');
   });
   afterAll(() => world[Symbol.asyncDispose]());
 
@@ -171,6 +172,11 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what a step finds on %s',
   it('B67 finds its inputs as files', () => {
     expect(lines('fresh').slice(2)).toEqual(['ip: 10.0.0.1', 'secret: 14', 'files: ip secret']);
     expect(lines('without')).toContain('no inputs');
+  });
+
+  it('B67 keeps its inputs when another step that has them ends', () => {
+    expect(lines('quick', together)).toEqual(['10.0.0.1']);
+    expect(lines('slow', together)).toEqual(['10.0.0.1', '10.0.0.1']);
   });
 
   it('B68 reads outputs of the workspace at the end, and carries those of other paths from step to step', () => {
@@ -356,6 +362,20 @@ ${['number', 'stranger', 'named'].map(asUser).join('')}
           echo conf: $(ls conf)
           [ -e inputs ] || echo no inputs
 ${asUser('root')}
+together:
+  - description: Quick
+    id: quick
+    needs: []
+    inputs: [ip]
+    invoke: {name: stranger, action: {run: 'cat inputs/ip; while [ ! -e begun ]; do sleep 0.1; done'}}
+  - description: Slow
+    id: slow
+    needs: []
+    inputs: [ip]
+    invoke: {name: stranger, action: {run: 'cat inputs/ip; echo; touch begun; while [ ! -e ended ]; do sleep 0.1; done; cat inputs/ip'}}
+  - description: Says that the quick one is gone
+    needs: [quick]
+    invoke: {name: stranger, action: {run: touch ended}}
 fails:
   - description: Without values
     id: with-unset

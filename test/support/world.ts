@@ -1,7 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { type LayoutStore, loadStore } from '../../src/oci/index.ts';
 import { loadRegistryServer } from '../../src/oci/registry/index.ts';
 import { type MakeImageOptions, makeImage } from '../../src/testkit/images/index.ts';
@@ -113,11 +122,26 @@ export async function makeWorld(engine: EngineName): Promise<World> {
     skycap: (args, options) => start(args, options).ended,
     async [Symbol.asyncDispose]() {
       await server.close();
+      if (engine === 'docker') removeKept(join(directory, 'data/skycap/state/state.db'));
       await images[Symbol.asyncDispose]();
       rmSync(directory, { recursive: true, force: true });
       rmSync(runtime, { recursive: true, force: true });
     },
   };
+}
+
+/** What failed runs keep with the Docker daemon lies outside the world's folders. */
+function removeKept(database: string): void {
+  if (!existsSync(database)) return;
+  using state = new DatabaseSync(database, { readOnly: true });
+  const docker = (...args: string[]): string => execFileSync('docker', args, { encoding: 'utf8' }).trim();
+  for (const { id } of state.prepare('SELECT id FROM runs').all()) {
+    const label = `label=dev.skycap.run=${id}`;
+    for (const container of docker('ps', '-aq', '--filter', label).split('\n'))
+      if (container !== '') docker('rm', '-f', '-v', container);
+    for (const volume of docker('volume', 'ls', '-q', '--filter', label).split('\n'))
+      if (volume !== '') docker('volume', 'rm', '-f', volume);
+  }
 }
 
 function startProgram(
