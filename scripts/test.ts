@@ -9,14 +9,6 @@ import { join } from 'node:path';
  *
  * usage: node scripts/test.ts [--corpus] [-- vitest arguments]
  */
-const root = join(import.meta.dirname, '..');
-const args = process.argv.slice(2);
-const isRequired = process.env.SKYCAP_REQUIRE_ENGINES === '1';
-const projects = args.includes('--corpus') ? ['corpus'] : ['unit', ...liveProjects(), 'e2e'];
-const rest = args.filter((argument) => argument !== '--corpus' && argument !== '--');
-const work = mkdtempSync(join(tmpdir(), 'skycap-test-'));
-const report = join(work, 'report.json');
-
 /** What the live suites drive, and the Debian package that has it. */
 const peers: Readonly<Record<string, string>> = {
   crun: 'crun',
@@ -33,6 +25,14 @@ const peers: Readonly<Record<string, string>> = {
   htpasswd: 'apache2-utils',
   python3: 'python3',
 };
+
+const root = join(import.meta.dirname, '..');
+const args = process.argv.slice(2);
+const isRequired = process.env.SKYCAP_REQUIRE_ENGINES === '1';
+const projects = args.includes('--corpus') ? ['corpus'] : ['unit', ...liveProjects(), 'e2e'];
+const rest = args.filter((argument) => argument !== '--corpus' && argument !== '--');
+const work = mkdtempSync(join(tmpdir(), 'skycap-test-'));
+const report = join(work, 'report.json');
 
 /** The live suites, where everything that they drive is there; else what is missing is said, and is red where required. */
 function liveProjects(): readonly string[] {
