@@ -3,6 +3,7 @@ import { evaluate, parseTemplate, type Scope, type ScopeNode } from '../document
 import type { Json } from '../document/index.ts';
 import type { Digest, PinnedImage } from '../oci/index.ts';
 import { planCommand } from './command-plan.ts';
+import { consents, type IsGranted, isOfferedSocket } from './consents.ts';
 import { environmentScope } from './environment.ts';
 import { planError } from './errors.ts';
 import type { KnownValue } from './known.ts';
@@ -12,7 +13,6 @@ import { dependencies, type NamedStep, nameSteps } from './order.ts';
 import { planScope, stepScope } from './scope.ts';
 import type {
   Plan,
-  PlanConsent,
   PlanCredential,
   PlanImage,
   PlanOutput,
@@ -34,13 +34,7 @@ export interface PlanRequest {
   readonly interfaceCommands: ReadonlyMap<string, readonly string[]>;
   /** Values of the parameters that are set, sensitive ones included: none of those gets into the plan. */
   readonly parameters: ReadonlyMap<string, KnownValue>;
-  readonly isGranted: (consent: {
-    readonly kind: PlanConsent['kind'];
-    readonly image: string;
-    readonly step: string;
-    /** The bundle says that it wants this; where it does not, only a consent that names the image is enough. */
-    readonly asked: boolean;
-  }) => boolean;
+  readonly isGranted: IsGranted;
   readonly reference?: string;
   /** Digest of porter.yaml with the lock entries. */
   readonly digest: Digest;
@@ -310,18 +304,6 @@ function planParameter(
   return { name, sensitive, isFile, ...location, ...shown, set: known !== undefined };
 }
 
-/** A consent that names the image stands for `docker: true` (docs/bundle.md, "Invocation images"). */
-function isOfferedSocket(
-  image: string,
-  users: readonly NamedStep[],
-  isGranted: PlanRequest['isGranted'],
-): boolean {
-  return (
-    users.length > 0 &&
-    users.every(({ name }) => isGranted({ kind: 'docker', image, step: name, asked: false }))
-  );
-}
-
 function planImage(image: InvocationImage, pinned: PinnedImage): PlanImage {
   return {
     image: pinned,
@@ -349,35 +331,6 @@ function referenced(bundle: Bundle, digests: Readonly<Record<string, string>>): 
 function planState(bundle: Bundle): PlanState {
   if (bundle.state === undefined) return { kind: 'changes', maxBytes: mostStateBytes };
   return bundle.state.length === 0 ? { kind: 'off' } : { kind: 'paths', paths: bundle.state };
-}
-
-function consents(
-  steps: readonly PlanStep[],
-  images: Readonly<Record<string, PlanImage>>,
-  { bundle, isGranted }: { readonly bundle: Bundle; readonly isGranted: PlanRequest['isGranted'] },
-): readonly PlanConsent[] {
-  const asks = (name: string, kind: PlanConsent['kind']): boolean =>
-    kind !== 'docker' || declared(bundle, name).docker;
-  const wanted: { kind: PlanConsent['kind']; meaning: string; wants: (image: PlanImage) => boolean }[] = [
-    { kind: 'docker', meaning: 'root on this host', wants: (image) => image.docker },
-    {
-      kind: 'host-network',
-      meaning: "this host's network, loopback included",
-      wants: (image) => image.network === 'host',
-    },
-    { kind: 'privileged', meaning: 'root on this host', wants: (image) => image.privileged },
-  ];
-  return wanted.flatMap(({ kind, meaning, wants }) =>
-    Object.entries(images)
-      .filter(([, image]) => wants(image))
-      .map(([name]) => {
-        const users = steps.filter((step) => step.image === name).map((step) => step.id);
-        const granted = users.every((step) =>
-          isGranted({ kind, image: name, step, asked: asks(name, kind) }),
-        );
-        return { kind, image: name, steps: users, granted, meaning };
-      }),
-  );
 }
 
 function actionSteps(bundle: Bundle, action: string): readonly Step[] {
