@@ -3,10 +3,11 @@ import type { DockerApi } from './api.ts';
 import { containersOf } from './names.ts';
 import { WORKSPACE_PATH } from './placement.ts';
 
+const ENDED = new Set(['exited', 'dead', 'removing']);
+
 /**
- * Mount points that were made below the workspace. One goes with the last container that is mounted over it: before,
- * the daemon would make it again for whatever is asked of that container, and removing it takes the mount away from
- * a container that runs.
+ * Mount points that were made below the workspace. One goes with the last container that runs with a mount over it:
+ * removed before, it takes the mount along.
  */
 export class Placeholders {
   readonly #api: DockerApi;
@@ -26,7 +27,8 @@ export class Placeholders {
   }
 
   /**
-   * After a container was removed.
+   * After a container ended, and again once it is removed: the daemon makes its mount points anew for whatever is
+   * read of it in between.
    *
    * @param made mount points made for it, relative to the workspace
    * @returns the mount points that may go now
@@ -38,7 +40,9 @@ export class Placeholders {
     const containers = await containersOf(this.#api, this.#runId);
     const mounted = [
       ...[...this.#begun.values()].flat(),
-      ...containers.flatMap(({ Mounts = [] }) => Mounts.map((mount) => mount.Destination)),
+      ...containers
+        .filter((container) => !ENDED.has(container.State))
+        .flatMap(({ Mounts = [] }) => Mounts.map((mount) => mount.Destination)),
     ];
     const free = [...this.#made].filter(
       (path) => !mounted.some((other) => isBelow(other, `${WORKSPACE_PATH}/${path}`)),

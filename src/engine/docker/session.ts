@@ -100,6 +100,7 @@ export class DockerSession implements Session {
       const message = `the output of ${run.containerId} is too large for memory; the rest of it lies in ${overflowFile} until it is released`;
       this.#c.operation.emit({ type: 'engine.notice', message });
     }
+    await this.#afterwards(run.containerId, await this.#c.api.inspect(ready.name));
     return exit;
   }
 
@@ -118,7 +119,9 @@ export class DockerSession implements Session {
     }
     io.onStarted?.();
     const mark = found?.Config.Labels?.[LABEL.mark] ?? '';
-    return await watchExit(this.#c.api, { name, places, mark, graceMs: 10_000 }, io);
+    const exit = await watchExit(this.#c.api, { name, places, mark, graceMs: 10_000 }, io);
+    await this.#afterwards(containerId, found);
+    return exit;
   }
 
   async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
@@ -336,7 +339,6 @@ export class DockerSession implements Session {
     return mountable ? { kind: 'mounted', source: helperFile } : { kind: 'written' };
   }
 
-  /** Once it is removed: as long as it is there, the daemon makes its mount points again. */
   async #afterwards(containerId: string, was: ContainerInspect | undefined): Promise<void> {
     const made = JSON.parse(was?.Config.Labels?.['dev.skycap.placeholders'] ?? '[]') as string[];
     await this.#c.holder.prune(await this.#placeholders.end(containerId, made));
