@@ -16,7 +16,7 @@ const failpoints = [
   'state save',
   'close',
 ];
-const randomMoments = Number(process.env.SKYCAP_KILLS ?? 6);
+const randomMoments = Number(process.env.SKYCAP_KILLS ?? 12);
 
 /** A container that begins while another one is there writes TWO; each writes how it began and ended. */
 const step = `
