@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { arch, platform } from 'node:os';
 import { basename, resolve } from 'node:path';
@@ -69,16 +69,16 @@ function thisPlatform(): string {
 
 /** Undefined where there is none. @throws LOCK_INVALID */
 export async function readLock(file: string): Promise<Lock | undefined> {
-  const text = await readFile(file, 'utf8').catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code === 'ENOENT') return undefined;
-    throw cause;
-  });
+  if (!existsSync(file)) return undefined;
+  const text = await readSource(file);
   return text === undefined ? undefined : parseLock(text, file);
 }
 
 async function readSource(file: string): Promise<string> {
   let bytes: Buffer;
   try {
+    // A pipe or device would never end.
+    if (!statSync(file).isFile()) throw Object.assign(new Error(), { code: 'it is no regular file' });
     bytes = await readFile(file);
   } catch (cause) {
     if (isSkycapError(cause)) throw cause;

@@ -4,7 +4,7 @@ export type { ParameterInput } from './parameters.ts';
 export { checkName, isInstalled } from './rules.ts';
 export type * from './types.ts';
 
-/** Loads what carries out actions: `runAction`, `lockBundle`, `loadBundleSource`, `cancelRun`, `deleteInstallation`. */
+/** Loads what carries out actions: `runAction`, `lockBundle`, `loadBundleSource`, `deleteInstallation`. */
 export async function loadInstallation(): Promise<typeof import('./load.ts')> {
   return import('./load.ts');
 }

@@ -99,7 +99,7 @@ async function restoreState(
   }
   const outside = await tarFiles(await parts.session.workspace.get([outsideFolder]));
   await parts.session.workspace.remove([outsideFolder]);
-  return outsideFiles(outside);
+  return outsideFiles(parts.plan, outside);
 }
 
 /** Saved files that lie outside the workspace, for a run that goes on in the workspace of an earlier one. */
@@ -109,17 +109,16 @@ export async function savedOutside(
   if (parts.plan.state.kind !== 'paths') return [];
   const saved = await parts.state.loadState(parts.installationId);
   if (saved === undefined) return [];
-  return outsideFiles(await tarFiles(saved, (path) => path.startsWith(`${outsideFolder}/`)));
+  return outsideFiles(parts.plan, await tarFiles(saved, (path) => path.startsWith(`${outsideFolder}/`)));
 }
 
-function outsideFiles(files: ReadonlyMap<string, Uint8Array>): readonly ContainerFile[] {
-  return [...files].map(([path, content]) => ({
-    path: path.slice(outsideFolder.length),
-    content,
-    mode: 0o600,
-    sensitive: true,
-    readOnly: false,
-  }));
+/** Only what `state:` names: the archive's own word is a step's word. */
+function outsideFiles(plan: Plan, files: ReadonlyMap<string, Uint8Array>): readonly ContainerFile[] {
+  const own = plan.state.kind === 'paths' ? plan.state.paths.map((entry) => entry.path) : [];
+  return [...files]
+    .map(([path, content]) => ({ path: path.slice(outsideFolder.length), content }))
+    .filter(({ path }) => own.some((named) => path === named || path.startsWith(`${named}/`)))
+    .map(({ path, content }) => ({ path, content, mode: 0o600, sensitive: true, readOnly: false }));
 }
 
 /** Saves what `state:` names, or by default what the run added or changed. @throws WORKSPACE_TOO_LARGE */
@@ -134,6 +133,7 @@ export async function saveWorkspaceState(
     const outside = run.carried.filter((file) =>
       own.some((path) => file.path === path || file.path.startsWith(`${path}/`)),
     );
+    await session.workspace.remove([outsideFolder]);
     if (outside.length > 0) {
       await session.workspace.put(
         asAsync(
@@ -164,7 +164,9 @@ export async function saveWorkspaceState(
 }
 
 function changedEntries(entries: readonly WorkspaceEntry[], baseline: Baseline): readonly WorkspaceEntry[] {
-  const own = [outputsPath, inputsPath].map((path) => path.slice(workspacePath.length + 1));
+  const mounts = [outputsPath, inputsPath].map((path) => path.slice(workspacePath.length + 1));
+  // A step's own folder of that name is no way into other containers.
+  const own = [...mounts, outsideFolder];
   const candidates = entries.filter(
     (entry) => !own.some((path) => entry.path === path || entry.path.startsWith(`${path}/`)),
   );

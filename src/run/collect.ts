@@ -132,10 +132,11 @@ function isUnchanged(file: CollectedFile, carried: readonly ContainerFile[]): bo
 }
 
 function carriedFile(file: Pick<CollectedFile, 'path' | 'content' | 'mode'>, plan: Plan): ContainerFile {
-  const sensitive = plan.outputs.some(
-    (output) => output.sensitive && output.path !== undefined && containerPath(output.path) === file.path,
+  // Only what an output declares as plain may leave the tmpfs.
+  const isPlain = plan.outputs.some(
+    (output) => !output.sensitive && output.path !== undefined && containerPath(output.path) === file.path,
   );
-  return { path: file.path, content: file.content, mode: file.mode, sensitive, readOnly: false };
+  return { path: file.path, content: file.content, mode: file.mode, sensitive: !isPlain, readOnly: false };
 }
 
 /** Later files win; steps that ran side by side each add what they changed. */

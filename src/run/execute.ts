@@ -1,4 +1,10 @@
-import { createRedactor, failpoint, type Redactor, type SkycapError } from '../kernel/index.ts';
+import {
+  createRedactor,
+  failpoint,
+  isSkycapError,
+  type Redactor,
+  type SkycapError,
+} from '../kernel/index.ts';
 import type { KnownValue, PlanStep } from '../plan/index.ts';
 import type { RunState, StepState } from '../state/index.ts';
 import { containerPath, isInWorkspace } from './collect.ts';
@@ -168,7 +174,14 @@ export async function finalOutputs(
     const files = await hooks.readWorkspace(inWorkspace.map((output) => relativePath(output.path ?? '')));
     for (const output of inWorkspace) {
       const bytes = files.get(relativePath(output.path ?? ''));
-      if (bytes !== undefined) found.set(output.name, outputValue(bytes, output, output.sensitive));
+      if (bytes === undefined) continue;
+      try {
+        found.set(output.name, outputValue(bytes, output, output.sensitive));
+      } catch (cause) {
+        // What a step wrote fails the run; it must not end the keeping of records and state.
+        if (!isSkycapError(cause)) throw cause;
+        if (isWhole) firstError ??= cause;
+      }
     }
   }
   for (const output of plan.outputs) {
@@ -180,8 +193,8 @@ export async function finalOutputs(
         bytes: new TextEncoder().encode(text),
         sensitive: output.sensitive,
       });
-    } else if (isWhole) {
-      firstError ??= runError(
+    } else if (isWhole && firstError === undefined) {
+      firstError = runError(
         'OUTPUT_MISSING',
         `no step wrote the output ${output.name}, and it has no default`,
         {

@@ -23,6 +23,13 @@ export async function readBundleText(file: string): Promise<string> {
       place: { file },
     });
   }
+  if (!statSync(file).isFile()) {
+    // A pipe or device would never end.
+    throw bundleError('BUNDLE_UNREADABLE', `${file} is no regular file`, {
+      hint: 'name the file with --file',
+      place: { file },
+    });
+  }
   return (await readUserFile(file, 'bundle')).toString('utf8');
 }
 
