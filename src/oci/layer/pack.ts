@@ -42,14 +42,14 @@ export async function* packFolder(folder: string, options: PackOptions = {}): As
   child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
     stderr = (stderr + chunk).slice(0, 4096);
   });
-  const closed = new Promise<number>((resolve) => {
-    child.on('error', () => resolve(-1));
-    child.on('close', (code) => resolve(code ?? -1));
+  const closed = new Promise<boolean>((resolve) => {
+    child.on('error', () => resolve(false));
+    // The archive's end has been read: what tar still writes then is padding, and nobody listens.
+    child.on('close', (code, signal) => resolve(code === 0 || signal === 'SIGPIPE'));
   });
   try {
     yield* normaliseTar(child.stdout, options);
-    const code = await closed;
-    if (code === 0) return;
+    if (await closed) return;
   } finally {
     child.kill('SIGKILL');
   }

@@ -66,7 +66,7 @@ it('eight pulls that share layers, half of them killed, and a prune leave a whol
     }
   }
   const workers = references.map((reference, index) =>
-    startPull(reference, index % 2 === 0 ? 3 + index * 2 : undefined),
+    startPull(reference, index % 2 === 0 ? 1 + index : undefined),
   );
   await using store = await openStore({ directory: join(directory, 'store') });
   // In the middle of it all: nothing that a living pull needs may go.
