@@ -1,10 +1,10 @@
 // The program as a whole on the embedded engine: a one-step install against `node -e 0`, what each further no-op step
 // costs, and that against a bare run of the runtime and against `docker run`. Alternating, medians. For root.
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { serveRegistry } from '../src/oci/registry/server/index.ts';
 import { openStore } from '../src/oci/store/index.ts';
 import { makeImage } from '../src/testkit/images/index.ts';
 import type { BenchRow } from './run.ts';
@@ -16,7 +16,7 @@ export async function bench(): Promise<readonly BenchRow[]> {
   const directory = mkdtempSync(join(tmpdir(), 'skycap-bench-'));
   const store = await openStore({ directory: join(directory, 'registry') });
   await makeImage(store, { busybox: true, reference: 'localhost/tools:1' });
-  const server = await serveRegistry({ store, port: 0 });
+  await store[Symbol.asyncDispose]();
   const env = {
     PATH: process.env.PATH ?? '',
     HOME: directory,
@@ -25,11 +25,18 @@ export async function bench(): Promise<readonly BenchRow[]> {
     XDG_CACHE_HOME: join(directory, 'cache'),
     SKYCAP_ENGINE: 'oci-runtime',
   };
+  // In a process of its own: the measuring ones are waited for synchronously.
+  const server = spawn(join(root, 'bin/skycap'), ['registry', 'serve', '--port', '0'], {
+    env: { ...env, SKYCAP_STORE_DIRECTORY: join(directory, 'registry') },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const [line] = (await once(server.stdout, 'data')) as [Buffer];
+  const host = line.toString().trim();
   const skycap = (cwd: string, ...args: string[]): number =>
     time(join(root, 'bin/skycap'), args, { cwd, env });
   try {
-    const one = bundle(directory, 'one', { image: `${server.host}/tools:1`, steps: 1 });
-    const many = bundle(directory, 'many', { image: `${server.host}/tools:1`, steps: 51 });
+    const one = bundle(directory, 'one', { image: `${host}/tools:1`, steps: 1 });
+    const many = bundle(directory, 'many', { image: `${host}/tools:1`, steps: 51 });
     for (const cwd of [one, many]) skycap(cwd, 'lock');
     let installation = 0;
     const install = (cwd: string): number => {
@@ -44,15 +51,13 @@ export async function bench(): Promise<readonly BenchRow[]> {
     const long: number[] = [];
     const docker: number[] = [];
     const hasDocker = spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
-    if (hasDocker) time('docker', ['pull', '-q', `${server.host}/tools:1`], { env });
+    if (hasDocker) time('docker', ['pull', '-q', `${host}/tools:1`], { env });
     for (let round = 0; round < rounds; round += 1) {
       node.push(time(process.execPath, ['-e', '0'], { env }));
       short.push(install(one));
       long.push(install(many));
       if (hasDocker)
-        docker.push(
-          time('docker', ['run', '--rm', '--network', 'none', `${server.host}/tools:1`, 'true'], { env }),
-        );
+        docker.push(time('docker', ['run', '--rm', '--network', 'none', `${host}/tools:1`, 'true'], { env }));
     }
     const step = (median(long) - median(short)) / 50;
     const rows = [
@@ -68,8 +73,8 @@ export async function bench(): Promise<readonly BenchRow[]> {
       });
     return rows;
   } finally {
-    await server.close();
-    await store[Symbol.asyncDispose]();
+    server.kill();
+    await once(server, 'close');
     rmSync(directory, { recursive: true, force: true });
   }
 }
