@@ -5,8 +5,6 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     globalSetup: ['test/support/global-setup.ts'],
-    // Engines, registries and races share the few cores of a CI machine: what fails twice is red.
-    retry: process.env.CI === undefined ? 0 : 1,
     testTimeout: 60_000,
     hookTimeout: 120_000,
     projects: [
