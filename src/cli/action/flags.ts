@@ -98,7 +98,7 @@ export const resumeFlags: readonly Flag[] = [
   {
     name: 'replan',
     type: 'switch',
-    summary: 'with --resume: go on although bundle, lock or parameters changed, after showing what did',
+    summary: 'with --resume: go on although bundle, lock or parameters changed',
   },
   {
     name: 'rerun',
