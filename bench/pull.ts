@@ -12,7 +12,7 @@ import { hostPlatform } from '../src/oci/names/index.ts';
 import { openStore } from '../src/oci/store/index.ts';
 
 const run = promisify(execFile);
-const CHILD = fileURLToPath(new URL('pull-child.ts', import.meta.url));
+const CHILD = fileURLToPath(new URL('support/pull-child.ts', import.meta.url));
 const LAYERS = 5;
 const FILES = 27_000;
 const BYTES = 500e6;

@@ -3,29 +3,42 @@ import { join, relative } from 'node:path';
 
 /**
  * Every numbered rule of the rule pages has a test that carries its number. Rules are `**B12**` in docs/, tests are
- * titles that begin with the number, or name it in brackets, in test/e2e (they drive the program on a real engine).
- * A rule that only other tests name is red: the fake engine proves nothing about an engine.
+ * titles that begin with the number, or name it in brackets. Where a rule promises what the program does, the test is
+ * in test/e2e (it drives the program on a real engine; the fake one proves nothing about an engine). The rules of the
+ * OCI library are promised to whoever imports it: their tests are in src/oci, or in test/e2e.
  */
 const root = join(import.meta.dirname, '..');
-const pages = ['docs/bundle.md', 'docs/security.md'];
+const program = [join(root, 'test/e2e')];
+const library = [join(root, 'src/oci'), join(root, 'test/e2e')];
+const pages = [
+  { page: 'docs/bundle.md', letter: 'B', folders: program },
+  { page: 'docs/security.md', letter: 'S', folders: program },
+  { page: 'docs/conformance.md', letter: 'R', folders: library },
+  { page: 'docs/layers.md', letter: 'L', folders: library },
+];
+
+const titles = /\b(?:it|test)(?:\.each\([^)]*\))?\(\s*['"`]([^'"`]*)/g;
 
 const rules = new Map<string, string>();
-for (const page of pages) {
+for (const { page, letter } of pages) {
   for (const [index, line] of readFileSync(join(root, page), 'utf8').split('\n').entries()) {
     const rule = /^- \*\*([A-Z]\d+)\*\* /.exec(line)?.[1];
     if (rule === undefined) continue;
+    if (!rule.startsWith(letter)) fail(`${page}:${index + 1}: the rules of this page begin with ${letter}`);
     if (rules.has(rule)) fail(`${page}:${index + 1}: ${rule} stands there twice`);
     rules.set(rule, `${page}:${index + 1}`);
   }
 }
 
-const tested = new Map<string, string[]>();
-for (const file of testFiles(join(root, 'test/e2e'))) {
-  const source = readFileSync(file, 'utf8');
-  for (const [, title] of source.matchAll(/\b(?:it|test)(?:\.each\([^)]*\))?\(\s*['"`]([^'"`]*)/g)) {
-    for (const [rule] of (title ?? '').matchAll(/\b[BS]\d+\b/g)) {
-      if (!rules.has(rule)) fail(`${relative(root, file)}: a test carries ${rule}, which no page has`);
-      tested.set(rule, [...(tested.get(rule) ?? []), relative(root, file)]);
+const tested = new Set<string>();
+for (const { letter, folders } of pages) {
+  const number = new RegExp(`\\b${letter}\\d+\\b`, 'g');
+  for (const file of folders.flatMap(testFiles)) {
+    for (const [, title] of readFileSync(file, 'utf8').matchAll(titles)) {
+      for (const [rule] of (title ?? '').matchAll(number)) {
+        if (!rules.has(rule)) fail(`${relative(root, file)}: a test carries ${rule}, which no page has`);
+        tested.add(rule);
+      }
     }
   }
 }
@@ -34,7 +47,7 @@ let missing = 0;
 for (const [rule, place] of rules) {
   if (tested.has(rule)) continue;
   missing += 1;
-  console.error(`${place}: ${rule} has no test in test/e2e that carries its number`);
+  console.error(`${place}: ${rule} has no test that carries its number`);
 }
 console.log(`${rules.size} rules, ${rules.size - missing} with a test`);
 if (missing > 0) process.exitCode = 1;
