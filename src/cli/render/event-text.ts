@@ -120,14 +120,34 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
       );
     case 'blob.retry':
       return warn(
-        `blob ${shortDigest(event.digest)}: ${escapeLine(event.reason)}, resumed at ${formatBytes(event.offset)}`,
+        `blob ${shortDigest(event.digest)}: ${retryReason(event.reason)}, resumed at ${formatBytes(event.offset)}`,
         style,
       );
+    case 'registry.retry':
+      return warn(
+        `registry ${escapeLine(event.registry)}: ${retryReason(event.reason)}, tried again in ${formatDuration(event.delayMs)}`,
+        style,
+      );
+    case 'registry.warning':
+      return warn(`registry ${escapeLine(event.registry)}: ${escapeLine(event.message)}`, style, 'warning: ');
     case 'layer.unpacked':
       return debug(`layer ${shortDigest(event.diffId)}: unpacked ${event.entries} entries`);
     default:
       return unknownEvent(event);
   }
+}
+
+const retryReasons: Readonly<Record<string, string>> = {
+  connect: 'cannot be reached',
+  dns: 'its name is not found',
+  reset: 'the connection broke',
+  timeout: 'too slow',
+  'status 429': 'too many requests (status 429)',
+};
+
+/** What went wrong is named by kinds of failure, statuses and codes; the usual ones have words. */
+function retryReason(reason: string): string {
+  return retryReasons[reason] ?? escapeLine(reason);
 }
 
 /** An event of a room or version that this view does not know. */

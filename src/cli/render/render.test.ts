@@ -75,6 +75,27 @@ describe('events as lines', () => {
     ]);
   });
 
+  test('what a registry makes us do again is one line that can be read', () => {
+    const retry = { type: 'registry.retry', registry: 'ghcr.io' };
+    expect(
+      lines(
+        { ...retry, reason: 'status 429', delayMs: 7000 } as Event,
+        { ...retry, reason: 'reset', delayMs: 190 } as Event,
+        { ...retry, reason: 'status 503', delayMs: 61_000 } as Event,
+        { ...retry, registry: 'a\u001b[2J', reason: 'x\ny', delayMs: 1 } as Event,
+        { type: 'blob.retry', digest: `sha256:${'a'.repeat(64)}`, reason: 'timeout', offset: 1024 } as Event,
+        { type: 'registry.warning', registry: 'ghcr.io', message: '"moves soon"' } as Event,
+      ),
+    ).toEqual([
+      'registry ghcr.io: too many requests (status 429), tried again in 7.0s',
+      'registry ghcr.io: the connection broke, tried again in 190ms',
+      'registry ghcr.io: status 503, tried again in 1m01s',
+      'registry a\\x1b[2J: x\\ny, tried again in 1ms',
+      'blob sha256:aaaaaaaaaaaa: too slow, resumed at 1.0 kB',
+      'warning: registry ghcr.io: "moves soon"',
+    ]);
+  });
+
   test('a progress bar shows what it showed last', () => {
     expect(
       lines({ type: 'step.output', step: 's', stream: 'stdout', text: '10%\r50%\r100%\r\n' } as RunEvent),
