@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../errors.ts';
-import { diskError, openBeneath, readFileBeneath, writeFileAtomic } from './index.ts';
+import { diskError, ensurePrivateDirectory, openBeneath, readFileBeneath, writeFileAtomic } from './index.ts';
 
 let root: string;
 beforeEach(async () => {
@@ -51,6 +51,30 @@ describe('writeFileAtomic', () => {
     await mkdir(join(root, 'd'));
     expect(await codeOf(writeFileAtomic(join(root, 'd'), 'x'))).toBe('EISDIR');
     expect(await readdir(root)).toEqual(['d']);
+  });
+});
+
+describe('ensurePrivateDirectory', () => {
+  it('makes a folder and its parents for the user alone, and leaves one that is there', async () => {
+    await ensurePrivateDirectory(join(root, 'a', 'b'));
+    expect((await stat(join(root, 'a'))).mode & 0o777).toBe(0o700);
+    expect((await stat(join(root, 'a', 'b'))).mode & 0o777).toBe(0o700);
+    await mkdir(join(root, 'open'), { mode: 0o755 });
+    await ensurePrivateDirectory(join(root, 'open'));
+    expect((await stat(join(root, 'open'))).mode & 0o777).toBe(0o755);
+  });
+
+  it.each(['/proc/none', '/proc/none/below', '/proc/self/none/a/b'])(
+    'comes to an end at %s',
+    async (path) => {
+      expect(await codeOf(ensurePrivateDirectory(path))).toMatch(/ENOENT|EPERM|EACCES/);
+    },
+  );
+
+  it('does not take a file for a folder', async () => {
+    await writeFile(join(root, 'f'), '');
+    expect(await codeOf(ensurePrivateDirectory(join(root, 'f')))).toBe('EEXIST');
+    expect(await codeOf(ensurePrivateDirectory(join(root, 'f', 'g')))).toBe('ENOTDIR');
   });
 });
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { constants, mkdirSync, statSync } from 'node:fs';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { isSkycapError, kernelError } from '../errors.ts';
 
 const DISK_FULL_CODES = new Set(['ENOSPC', 'EDQUOT']);
@@ -31,6 +31,13 @@ export async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
+export interface WriteAtomicOptions {
+  /** Default 0600. */
+  readonly mode?: number;
+  /** Told when the bytes are on disk under a temporary name, and when they have their own. */
+  readonly at?: (moment: 'written' | 'renamed') => void;
+}
+
 /**
  * Replaces `path` by `data` in one step: readers see the old or the new bytes, after a crash too.
  *
@@ -39,7 +46,7 @@ export async function syncDirectory(directory: string): Promise<void> {
 export async function writeFileAtomic(
   path: string,
   data: string | Uint8Array,
-  options: { readonly mode?: number } = {},
+  options: WriteAtomicOptions = {},
 ): Promise<void> {
   const directory = dirname(path);
   const temporary = join(
@@ -54,20 +61,48 @@ export async function writeFileAtomic(
     } finally {
       await handle.close();
     }
+    options.at?.('written');
     await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
     throw diskError(error, path);
   }
+  options.at?.('renamed');
   await syncDirectory(directory);
 }
 
-/** Makes a private folder, and its parents. An existing one is left as it is. */
+/**
+ * Makes a private folder, and its parents. An existing one is left as it is. Node's own `recursive` asks for ever
+ * where a parent can have no children, as /proc.
+ *
+ * @throws DISK_FULL, and the system's error
+ */
 export async function ensurePrivateDirectory(path: string): Promise<void> {
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 });
+    ensurePrivateDirectorySync(path);
   } catch (error) {
     throw diskError(error, path);
+  }
+}
+
+/** The same at once; every error is the system's. */
+export function ensurePrivateDirectorySync(path: string): void {
+  const wanted = resolve(path);
+  if (makeOne(wanted)) return;
+  ensurePrivateDirectorySync(dirname(wanted));
+  mkdirSync(wanted, { mode: 0o700 });
+}
+
+/** @returns false where the parent is not there */
+function makeOne(path: string): boolean {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' && dirname(path) !== path) return false;
+    if (code === 'EEXIST' && statSync(path).isDirectory()) return true;
+    throw error;
   }
 }
 

@@ -1,6 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, realpathSync, statfsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
+import { ensurePrivateDirectorySync } from '../../kernel/system/index.ts';
 import { stateError } from '../errors.ts';
 import { asFileError, fileErrorCode } from './files.ts';
 
@@ -93,7 +94,7 @@ function mountTypeOf(path: string, mountInfo: string): string | undefined {
 export function prepareDirectory(directory: string, probe?: FileSystemProbe): StatePaths {
   const wanted = resolve(directory);
   try {
-    mkdirSync(wanted, { recursive: true, mode: 0o700 });
+    ensurePrivateDirectorySync(wanted);
   } catch (error) {
     throw unusable(wanted, error);
   }
@@ -145,11 +146,21 @@ function ownAndClose(folder: string): void {
   if ((stat.mode & 0o077) !== 0) chmodSync(folder, 0o700);
 }
 
+/** ENOENT although the parents were made: /proc and the like. */
+const UNUSABLE = new Set([
+  'EACCES',
+  'EPERM',
+  'EROFS',
+  'ENOTDIR',
+  'EEXIST',
+  'ENOENT',
+  'ELOOP',
+  'ENAMETOOLONG',
+]);
+
 function unusable(path: string, error: unknown): unknown {
   const code = fileErrorCode(error);
-  if (code !== 'EACCES' && code !== 'EPERM' && code !== 'EROFS' && code !== 'ENOTDIR' && code !== 'EEXIST') {
-    return asFileError(error, path);
-  }
+  if (code === undefined || !UNUSABLE.has(code)) return asFileError(error, path);
   return stateError('STATE_PERMISSIONS', `the state directory ${path} cannot be made (${code})`, {
     hint: 'set `state.directory` in the configuration to a folder that you may write',
     details: { directory: path },
