@@ -16,6 +16,27 @@ export type OciEvent =
     }
   | { readonly type: 'image.pulled'; readonly reference: string; readonly digest: Digest }
   | {
+      readonly type: 'image.copying';
+      readonly source: string;
+      readonly target: string;
+      readonly manifests: number;
+      readonly blobs: number;
+      readonly sizeBytes: number;
+    }
+  | {
+      readonly type: 'image.copied';
+      readonly source: string;
+      readonly target: string;
+      readonly digest: Digest;
+    }
+  /** A blob of a copy has arrived; `present` was there already, `mounted` came without moving a byte. */
+  | {
+      readonly type: 'blob.copied';
+      readonly digest: Digest;
+      readonly sizeBytes: number;
+      readonly how: 'present' | 'mounted' | 'copied';
+    }
+  | {
       readonly type: 'blob.progress';
       readonly digest: Digest;
       readonly doneBytes: number;
@@ -75,6 +96,11 @@ export interface Lower {
   readonly path: string;
 }
 
+export interface TagOptions {
+  /** Names a manifest though something that it leads to is not there: layers kept elsewhere, platforms left out. */
+  readonly sparse?: boolean;
+}
+
 export interface StoredImage {
   readonly reference: string;
   readonly descriptor: Descriptor;
@@ -100,8 +126,8 @@ export interface Store extends AsyncDisposable {
     open: (offset: number) => Promise<AsyncIterable<Uint8Array>>,
     options: TransferOptions,
   ): Promise<void>;
-  /** Names a manifest or index (its children present). */
-  tag(reference: string, descriptor: Descriptor): Promise<void>;
+  /** Names a manifest or index (its children present, unless the name is `sparse`). */
+  tag(reference: string, descriptor: Descriptor, options?: TagOptions): Promise<void>;
   untag(reference: string): Promise<boolean>;
   resolve(reference: string): Promise<Descriptor | undefined>;
   list(): Promise<readonly StoredImage[]>;

@@ -163,6 +163,10 @@ describe('names', () => {
     const descriptor = (await store.resolve('localhost/a:1')) as Descriptor;
     await rm(path('blobs', ...(image.layers[0]?.digest ?? '').split(':')));
     expect(await codeOf(store.tag('localhost/b:1', descriptor))).toBe('OCI_BLOB_MISSING');
+    await store.tag('localhost/sparse:1', descriptor, { sparse: true });
+    expect((await store.resolve('localhost/sparse:1'))?.digest).toBe(image.digest);
+    const nowhere = blobOf(Buffer.from('nowhere'));
+    expect(await codeOf(store.tag('localhost/c:1', nowhere, { sparse: true }))).toBe('OCI_BLOB_MISSING');
     expect(await store.untag('localhost/a:1')).toBe(true);
     expect(await store.untag('localhost/a:1')).toBe(false);
     expect(await store.resolve('localhost/a:1')).toBeUndefined();

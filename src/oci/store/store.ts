@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { ociError } from '../errors.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { type Manifest, parseManifestOrIndex } from '../image/parse.ts';
-import type { FsckFinding, IdMap, Lower, Store, StoredImage, TransferOptions } from '../port.ts';
+import type { FsckFinding, IdMap, Lower, Store, StoredImage, TagOptions, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, PinnedImage, PinnedLayer } from '../types.ts';
 import { checkStore } from './fsck.ts';
 import { describe, type Reached, reach } from './graph.ts';
@@ -101,9 +101,10 @@ class DiskStore implements LayoutStore {
     await ingestBlob(this.#layout, blob, { ...options, open });
   }
 
-  async tag(reference: string, descriptor: Descriptor): Promise<void> {
+  async tag(reference: string, descriptor: Descriptor, options: TagOptions = {}): Promise<void> {
     using _lock = await this.#lock();
-    await this.#assertWhole(descriptor);
+    if (options.sparse !== true) await this.#assertWhole(descriptor);
+    else if (!(await this.hasBlob(descriptor.digest))) throw missing(descriptor.digest);
     await writeTag(this.#layout, reference, descriptor);
   }
 

@@ -10,4 +10,13 @@ export {
   type ScriptedRegistry,
   scriptedRegistry,
 } from './scripted.ts';
+export {
+  type Answer,
+  IMAGE,
+  INDEX,
+  LAYER,
+  manifestOf,
+  type ServedWorld,
+  servedWorld,
+} from './served.ts';
 export { type Scope, type TokenServerOptions, tokenServer } from './token-server.ts';

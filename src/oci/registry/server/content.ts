@@ -80,6 +80,8 @@ export interface Content {
   /** Deleted here; the bytes stay until the store is pruned. */
   hide(repository: string, digest: Digest): void;
   show(repository: string, digest: Digest): void;
+  /** One at a time: what was looked at is what is changed. Among this server's requests; the store has locks of its own. */
+  exclusive<T>(work: () => Promise<T>): Promise<T>;
   facts(
     descriptor: Pick<Descriptor, 'digest'> & { readonly mediaType?: string },
   ): Promise<ManifestFacts | undefined>;
@@ -88,6 +90,7 @@ export interface Content {
 export function makeContent(store: Store): Content {
   const hidden = new Set<string>();
   const known = new Map<Digest, ManifestFacts>();
+  let last: Promise<unknown> = Promise.resolve();
   const key = (repository: string, digest: Digest): string => `${repository}@${digest}`;
 
   async function facts(
@@ -131,5 +134,10 @@ export function makeContent(store: Store): Content {
       !hidden.has(key(repository, digest)) && (await store.hasBlob(digest)),
     hide: (repository, digest) => void hidden.add(key(repository, digest)),
     show: (repository, digest) => void hidden.delete(key(repository, digest)),
+    exclusive: (work) => {
+      const mine = last.then(work);
+      last = mine.catch(() => {});
+      return mine;
+    },
   };
 }

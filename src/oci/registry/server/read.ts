@@ -1,9 +1,14 @@
 import type { ServerResponse } from 'node:http';
 import type { Digest } from '../../types.ts';
+import { entityTag, isUnchanged } from './conditions.ts';
 import type { Content, ManifestFacts } from './content.ts';
 import { repositoriesOf } from './names.ts';
 import { type Exchange, page, Refused, reply, replyJson } from './reply.ts';
 import { parseRange, type Route } from './route.ts';
+
+const MOST_NAMES = 10_000;
+/** Characters; clients read manifests and indexes of 4 MiB at least. */
+const LARGEST_LIST = 3 * 1024 * 1024;
 
 type Of<K extends Route['kind']> = Extract<Route, { readonly kind: K }>;
 
@@ -16,18 +21,14 @@ export async function getManifest(
   if (found === undefined) throw new Refused(404, 'MANIFEST_UNKNOWN', 'no such manifest');
   const { descriptor } = found;
   const headers = { ...tagged(descriptor.digest), 'content-type': descriptor.mediaType };
-  if (unchanged(exchange, descriptor.digest)) return reply(exchange, 304, tagged(descriptor.digest));
+  if (isUnchanged(exchange.method, exchange.request.headers, descriptor.digest))
+    return reply(exchange, 304, tagged(descriptor.digest));
   const bytes = exchange.method === 'HEAD' ? undefined : await content.store.readSmall(descriptor.digest);
   return reply(exchange, 200, { ...headers, 'content-length': descriptor.size }, bytes);
 }
 
 function tagged(digest: Digest): Record<string, string> {
-  return { 'docker-content-digest': digest, etag: `"${digest}"` };
-}
-
-function unchanged(exchange: Exchange, digest: Digest): boolean {
-  const wanted = exchange.request.headers['if-none-match'];
-  return (wanted?.split(',') ?? []).some((tag) => tag.trim().replace(/^W\//, '') === `"${digest}"`);
+  return { 'docker-content-digest': digest, etag: entityTag(digest) };
 }
 
 export async function getBlob(exchange: Exchange, content: Content, route: Of<'blob'>): Promise<void> {
@@ -35,7 +36,8 @@ export async function getBlob(exchange: Exchange, content: Content, route: Of<'b
   const size = (await content.hasBlob(repository, digest)) ? await content.store.blobSize(digest) : undefined;
   if (size === undefined) throw new Refused(404, 'BLOB_UNKNOWN', 'no such blob');
   const headers = { ...tagged(digest), 'content-type': 'application/octet-stream', 'accept-ranges': 'bytes' };
-  if (unchanged(exchange, digest)) return reply(exchange, 304, tagged(digest));
+  if (isUnchanged(exchange.method, exchange.request.headers, digest))
+    return reply(exchange, 304, tagged(digest));
   const conditional = exchange.request.headers['if-range'];
   const range =
     conditional === undefined || conditional === `"${digest}"`
@@ -90,14 +92,22 @@ export async function listTags(exchange: Exchange, content: Content, route: Of<'
   const tags = [
     ...new Set(entries.flatMap((entry) => (entry.reference.tag === undefined ? [] : [entry.reference.tag]))),
   ].toSorted();
-  const { names, link } = page(exchange, tags, `/v2/${route.repository}/tags/list`);
-  return replyJson(exchange, { name: route.repository, tags: names }, link === undefined ? {} : { link });
+  const path = `/v2/${route.repository}/tags/list`;
+  const { items, headers } = page(exchange, tags, { path, key: itself, fits: () => MOST_NAMES });
+  return replyJson(exchange, { name: route.repository, tags: items }, headers);
 }
 
 export async function listRepositories(exchange: Exchange, content: Content): Promise<void> {
-  const { names, link } = page(exchange, repositoriesOf(await content.store.list()), '/v2/_catalog');
-  return replyJson(exchange, { repositories: names }, link === undefined ? {} : { link });
+  const repositories = repositoriesOf(await content.store.list());
+  const { items, headers } = page(exchange, repositories, {
+    path: '/v2/_catalog',
+    key: itself,
+    fits: () => MOST_NAMES,
+  });
+  return replyJson(exchange, { repositories: items }, headers);
 }
+
+const itself = (name: string): string => name;
 
 /** distribution-spec, "Listing Referrers". */
 export async function listReferrers(
@@ -111,20 +121,38 @@ export async function listReferrers(
     const facts = await content.facts(entry.descriptor);
     if (facts?.subject === route.digest) found.set(facts.descriptor.digest, facts);
   }
-  const manifests = [...found.values()]
+  const referrers = [...found.values()]
     .filter((facts) => wanted === null || facts.artifactType === wanted)
     .map(({ descriptor, artifactType, annotations }) => ({
       ...descriptor,
       ...(artifactType === undefined ? {} : { artifactType }),
       ...(annotations === undefined ? {} : { annotations }),
-    }));
+    }))
+    .toSorted((left, right) => (left.digest < right.digest ? -1 : 1));
+  const { items, headers } = page(exchange, referrers, {
+    path: `/v2/${route.repository}/referrers/${route.digest}`,
+    key: (referrer) => referrer.digest,
+    fits: countThatFit,
+    ...(wanted === null ? {} : { keep: { artifactType: wanted } }),
+  });
   const mediaType = 'application/vnd.oci.image.index.v1+json';
   return replyJson(
     exchange,
-    { schemaVersion: 2, mediaType, manifests },
+    { schemaVersion: 2, mediaType, manifests: items },
     {
       'content-type': mediaType,
       ...(wanted === null ? {} : { 'oci-filters-applied': 'artifactType' }),
+      ...headers,
     },
   );
+}
+
+/** One descriptor at least, however long its annotations are. */
+function countThatFit(descriptors: readonly object[]): number {
+  let bytes = 0;
+  const over = descriptors.findIndex((descriptor) => {
+    bytes += JSON.stringify(descriptor).length;
+    return bytes > LARGEST_LIST;
+  });
+  return over === -1 ? descriptors.length : Math.max(over, 1);
 }

@@ -1,4 +1,9 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import { digestOf } from '../../names/index.ts';
+import { entityTag, isUnchanged } from './conditions.ts';
+import { Refused } from './refused.ts';
+
+export { Refused } from './refused.ts';
 
 /** One request in the making of its answer. */
 export interface Exchange {
@@ -9,65 +14,76 @@ export interface Exchange {
   readonly signal: AbortSignal;
 }
 
-/** An answer of the protocol that is an error (distribution-spec, "Error Codes"). */
-export class Refused extends Error {
-  readonly status: number;
-  readonly code: string;
-  readonly headers: Readonly<Record<string, string>>;
-
-  constructor(status: number, code: string, message: string, headers: Readonly<Record<string, string>> = {}) {
-    super(message);
-    this.status = status;
-    this.code = code;
-    this.headers = headers;
-  }
-}
-
 export function reply(
   exchange: Exchange,
   status: number,
-  headers: Readonly<Record<string, string | number>>,
+  headers: Readonly<Record<string, string | number | readonly string[]>>,
   body?: Uint8Array | string,
 ): void {
   const bytes = body === undefined ? undefined : Buffer.from(body);
-  exchange.response.writeHead(status, { 'content-length': bytes?.length ?? 0, ...headers });
+  const length = status === 304 ? {} : { 'content-length': bytes?.length ?? 0 };
+  exchange.response.writeHead(status, { ...length, ...headers } as OutgoingHttpHeaders);
   exchange.response.end(exchange.method === 'HEAD' ? undefined : bytes);
 }
 
+/** A list; its entity tag changes with it. */
 export function replyJson(
   exchange: Exchange,
   value: unknown,
   headers: Readonly<Record<string, string | number>> = {},
 ): void {
-  reply(exchange, 200, { 'content-type': 'application/json', ...headers }, JSON.stringify(value));
+  const body = JSON.stringify(value);
+  const digest = digestOf(body);
+  const etag = { etag: entityTag(digest) };
+  if (isUnchanged(exchange.method, exchange.request.headers, digest)) reply(exchange, 304, etag);
+  else reply(exchange, 200, { 'content-type': 'application/json', ...etag, ...headers }, body);
 }
 
 /** At most `limit` bytes of the request's body. */
 export async function readBody(exchange: Exchange, limit: number): Promise<Uint8Array> {
+  const tooLarge = (): Refused => new Refused(413, 'SIZE_INVALID', `at most ${limit} bytes are taken here`);
+  if (Number(exchange.request.headers['content-length'] ?? 0) > limit) throw tooLarge();
   const parts: Buffer[] = [];
   let size = 0;
   for await (const part of exchange.request as AsyncIterable<Buffer>) {
     size += part.length;
-    if (size > limit) throw new Refused(413, 'SIZE_INVALID', `at most ${limit} bytes are taken here`);
+    if (size > limit) throw tooLarge();
     parts.push(part);
   }
   return Buffer.concat(parts, size);
 }
 
-/** `n` and `last` over a sorted list (distribution-spec, "Listing Tags"). */
-export function page(
-  exchange: Exchange,
-  names: readonly string[],
-  path: string,
-): { readonly names: readonly string[]; readonly link: string | undefined } {
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** A `Link` to the next page, where there is one. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface Paging<T> {
+  /** Of this list, for the link. */
+  readonly path: string;
+  /** What `last` is compared with; the items are sorted by it. */
+  readonly key: (item: T) => string;
+  /** Further queries that the link keeps. */
+  readonly keep?: Readonly<Record<string, string>>;
+  /** How many of these make a page, where the client asks for no fewer. */
+  readonly fits: (items: readonly T[]) => number;
+}
+
+/** `n` and `last` over a sorted list (distribution-spec, "Listing Tags" and "Listing Referrers"). */
+export function page<T>(exchange: Exchange, items: readonly T[], paging: Paging<T>): Page<T> {
   const wanted = exchange.query.get('n');
   const last = exchange.query.get('last');
-  const after = last === null ? names : names.filter((name) => name > last);
-  if (wanted === null) return { names: after, link: undefined };
-  if (!/^\d{1,9}$/.test(wanted)) throw new Refused(400, 'PAGINATION_NUMBER_INVALID', 'n is no number');
-  const shown = after.slice(0, Number(wanted));
+  if (wanted !== null && !/^\d{1,9}$/.test(wanted))
+    throw new Refused(400, 'PAGINATION_NUMBER_INVALID', 'n is no number');
+  const after = last === null ? items : items.filter((item) => paging.key(item) > last);
+  const shown = after.slice(0, Math.min(Number(wanted ?? Number.MAX_SAFE_INTEGER), paging.fits(after)));
   const final = shown.at(-1);
-  if (final === undefined || shown.length === after.length) return { names: shown, link: undefined };
-  const query = new URLSearchParams({ n: wanted, last: final });
-  return { names: shown, link: `<${path}?${query}>; rel="next"` };
+  if (final === undefined || shown.length === after.length) return { items: shown, headers: {} };
+  const query = new URLSearchParams({
+    ...paging.keep,
+    ...(wanted === null ? {} : { n: wanted }),
+    last: paging.key(final),
+  });
+  return { items: shown, headers: { link: `<${paging.path}?${query}>; rel="next"` } };
 }

@@ -5,6 +5,7 @@ import type { Digest } from '../../types.ts';
 export type Route =
   | { readonly kind: 'root' }
   | { readonly kind: 'catalog' }
+  | { readonly kind: 'token' }
   | {
       readonly kind: 'manifest';
       readonly repository: string;
@@ -25,6 +26,7 @@ const UPLOAD_ID = /^[0-9a-f-]{36}$/;
 export function parseRoute(path: string): Route {
   const decoded = decode(path);
   if (decoded === '/v2/' || decoded === '/v2') return { kind: 'root' };
+  if (decoded === '/token') return { kind: 'token' };
   if (decoded === '/v2/_catalog') return { kind: 'catalog' };
   const match =
     /^\/v2\/(.+)\/(?:(manifests|blobs|referrers)\/([^/]+)|(tags)\/list|(blobs\/uploads)\/?([^/]*))$/s.exec(
@@ -64,7 +66,10 @@ function decode(path: string): string | undefined {
 
 export type ByteRange = { readonly start: number; readonly end: number };
 
-/** One range of `Range` (RFC 9110, 14.2), end inclusive. Undefined: send all. `unsatisfiable`: 416. */
+/**
+ * One range of `Range` (RFC 9110, 14.2), end inclusive. Undefined: send all. `unsatisfiable`: 416, also for an end
+ * before the start, as the distribution conformance suite has it.
+ */
 export function parseRange(
   header: string | undefined,
   size: number,
@@ -77,6 +82,5 @@ export function parseRange(
   }
   const start = Number(match[1]);
   const end = match[2] === '' ? size - 1 : Math.min(Number(match[2]), size - 1);
-  if (start >= size) return 'unsatisfiable';
-  return end < start ? undefined : { start, end };
+  return start >= size || end < start ? 'unsatisfiable' : { start, end };
 }

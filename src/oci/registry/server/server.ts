@@ -1,9 +1,12 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { classifyAddress } from '../../../kernel/http/index.ts';
 import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
+import { type Gate, makeGate } from './auth.ts';
 import { makeContent } from './content.ts';
+import { deleteManifest, putManifest } from './manifests.ts';
 import { getBlob, getManifest, listReferrers, listRepositories, listTags } from './read.ts';
 import { type Exchange, Refused, reply, replyJson } from './reply.ts';
 import { parseRoute, type Route } from './route.ts';
@@ -13,9 +16,7 @@ import {
   appendUpload,
   cancelUpload,
   deleteBlob,
-  deleteManifest,
   finishUpload,
-  putManifest,
   startUpload,
   uploadStatus,
   type WriteContext,
@@ -23,10 +24,13 @@ import {
 
 const QUIET_MS = 120_000;
 
+/** After this a lease has run out by itself; milliseconds. */
+const LEASE_MS = 3_600_000;
+
 /**
  * Offers a store as a registry (distribution-spec 1.1) on loopback, read-only unless `writable`.
  *
- * @throws REGISTRY_SERVE_FAILED when it cannot listen, or should elsewhere than on loopback
+ * @throws REGISTRY_SERVE_FAILED when it cannot listen, should elsewhere than on loopback, or has a wrong certificate
  * @example
  * await using served = await serveRegistry({ store, port: 5000 });
  */
@@ -41,18 +45,30 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
   const closing = new AbortController();
   const content = makeContent(options.store);
   const uploads = makeUploads(options.store.directory, process.pid);
-  const leases: AsyncDisposable[] = [];
+  const leases = new Map<AsyncDisposable, number>();
+  const gate = makeGate({
+    auth: options.auth,
+    actions: ['pull', ...(options.writable ? ['push'] : []), ...(mayDelete(options) ? ['delete'] : [])],
+    scheme: options.tls === undefined ? 'http' : 'https',
+  });
   const context: WriteContext = {
     content,
     uploads,
+    sparse: options.sparse === true,
+    mayPull: (exchange, repository) => gate.mayPull(exchange, repository),
     protect: async (digest) => {
-      leases.push(await options.store.lease('registry push', [digest]));
+      const old = [...leases].filter(([, since]) => Date.now() - since > LEASE_MS);
+      for (const [lease] of old) {
+        leases.delete(lease);
+        await lease[Symbol.asyncDispose]();
+      }
+      leases.set(await options.store.lease('registry push', [digest], { ttlMs: LEASE_MS }), Date.now());
     },
   };
-  const server = createServer({ requestTimeout: 0, headersTimeout: 30_000, keepAliveTimeout: 60_000 });
+  const server = makeServer(options);
   server.setTimeout(QUIET_MS);
   server.on('request', (request, response) => {
-    void handle(request, response, { options, context, closing: closing.signal });
+    void handle(request, response, { options, context, gate, closing: closing.signal });
   });
   await listen(server, address, options.port ?? 0);
   const bound = server.address() as AddressInfo;
@@ -65,7 +81,7 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
       server.closeAllConnections();
       await done;
       await uploads[Symbol.asyncDispose]();
-      for (const lease of leases.splice(0)) await lease[Symbol.asyncDispose]();
+      for (const lease of leases.keys()) await lease[Symbol.asyncDispose]();
     })();
     return closed;
   };
@@ -73,10 +89,28 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
   options.signal?.addEventListener('abort', onAbort, { once: true });
   const host =
     bound.family === 'IPv6' ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`;
-  return { address: bound.address, port: bound.port, host, close, [Symbol.asyncDispose]: close };
+  const url = `${options.tls === undefined ? 'http' : 'https'}://${host}`;
+  return { address: bound.address, port: bound.port, host, url, close, [Symbol.asyncDispose]: close };
 }
 
-function listen(server: ReturnType<typeof createServer>, address: string, port: number): Promise<void> {
+function mayDelete(options: ServeOptions): boolean {
+  return options.writable === true && options.deletable !== false;
+}
+
+function makeServer(options: ServeOptions): Server {
+  const limits = { requestTimeout: 0, headersTimeout: 30_000, keepAliveTimeout: 60_000 };
+  if (options.tls === undefined) return createServer(limits);
+  try {
+    return createTlsServer({ ...limits, ...options.tls, minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] });
+  } catch (cause) {
+    throw ociError('REGISTRY_SERVE_FAILED', 'the certificate and the key cannot be used together', {
+      hint: 'give a certificate and its own key without a passphrase, both as PEM',
+      cause,
+    });
+  }
+}
+
+function listen(server: Server, address: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       const busy = cause.code === 'EADDRINUSE';
@@ -96,11 +130,12 @@ function listen(server: ReturnType<typeof createServer>, address: string, port: 
 interface Handling {
   readonly options: ServeOptions;
   readonly context: WriteContext;
+  readonly gate: Gate;
   readonly closing: AbortSignal;
 }
 
 async function handle(request: IncomingMessage, response: ServerResponse, handling: Handling): Promise<void> {
-  const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+  const [path = '', query = ''] = (request.url ?? '').split(/\?(.*)/s, 2);
   const gone = new AbortController();
   response.once('close', () => gone.abort(new Error('the client is gone')));
   request.on('error', () => {});
@@ -146,6 +181,8 @@ function checkCaller(request: IncomingMessage, options: ServeOptions): void {
 async function answer(exchange: Exchange, route: Route, handling: Handling): Promise<void> {
   const { method } = exchange;
   const { context } = handling;
+  if (route.kind === 'token') return await handling.gate.issue(exchange);
+  handling.gate.check(exchange, route);
   if (route.kind === 'unknown') throw new Refused(404, 'NAME_UNKNOWN', 'no such address');
   if (route.kind === 'invalid') throw new Refused(400, route.code, 'malformed name, tag or digest');
   if (method === 'GET' || method === 'HEAD') {
@@ -163,6 +200,8 @@ async function answer(exchange: Exchange, route: Route, handling: Handling): Pro
   if (route.kind === 'upload' && method === 'PUT') return await finishUpload(exchange, context, route);
   if (route.kind === 'upload' && method === 'DELETE') return await cancelUpload(exchange, context, route);
   if (route.kind === 'manifest' && method === 'PUT') return await putManifest(exchange, context, route);
+  if (method === 'DELETE' && !mayDelete(handling.options))
+    throw new Refused(405, 'UNSUPPORTED', 'nothing is deleted here');
   if (route.kind === 'manifest' && method === 'DELETE') return await deleteManifest(exchange, context, route);
   if (route.kind === 'blob' && method === 'DELETE') return await deleteBlob(exchange, context, route);
   throw new Refused(405, 'UNSUPPORTED', 'no such operation');

@@ -8,12 +8,31 @@ export interface ServeOptions {
   readonly port?: number;
   /** Pushing and deleting; off unless asked for. */
   readonly writable?: boolean;
+  /** Whether tags, manifests and blobs may be deleted. Default: where writing is allowed. */
+  readonly deletable?: boolean;
+  /** Takes manifests whose blobs, and indexes whose manifests, are not here. */
+  readonly sparse?: boolean;
+  /** PEM. With these the server speaks https only. */
+  readonly tls?: { readonly cert: string; readonly key: string };
+  /** Default: nobody has to say who they are. */
+  readonly auth?: ServeAuth;
   /** Further names (without port) by which this server may be addressed; loopback names always are. */
   readonly hostNames?: readonly string[];
   /** Closes the server when aborted. */
   readonly signal?: AbortSignal;
   /** Called once a request has been answered. */
   readonly onRequest?: (request: ServedRequest) => void;
+}
+
+export interface ServeAuth {
+  /** `basic`: the password with every request. `token`: at `/token`, which gives a token for a few minutes. */
+  readonly kind: 'basic' | 'token';
+  /** Passwords by user name (without a colon). Every user may do what the server allows. */
+  readonly users: Readonly<Record<string, string>>;
+  /** Whether one may pull without being known. */
+  readonly anonymousPull?: boolean;
+  /** Milliseconds since 1970; for tests. */
+  readonly now?: () => number;
 }
 
 export interface ServedRequest {
@@ -27,5 +46,7 @@ export interface ServedRegistry extends AsyncDisposable {
   readonly port: number;
   /** `address:port`, in brackets where IPv6 needs them. */
   readonly host: string;
+  /** `http://host` or `https://host`. */
+  readonly url: string;
   close(): Promise<void>;
 }

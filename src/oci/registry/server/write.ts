@@ -1,9 +1,8 @@
 import { ignoreEvents, isSkycapError } from '../../../kernel/index.ts';
-import { digestOf, digestParts, isDigest, isRepositoryPath } from '../../names/index.ts';
+import { isDigest, isRepositoryPath } from '../../names/index.ts';
 import type { Descriptor, Digest } from '../../types.ts';
-import { type Content, readFacts } from './content.ts';
-import { pushedReference } from './names.ts';
-import { type Exchange, Refused, readBody, reply } from './reply.ts';
+import type { Content } from './content.ts';
+import { type Exchange, Refused, reply } from './reply.ts';
 import type { Route } from './route.ts';
 import type { Upload, Uploads } from './uploads.ts';
 
@@ -16,9 +15,12 @@ export interface WriteContext {
   readonly content: Content;
   readonly uploads: Uploads;
   readonly protect: Protect;
+  /** Whether manifests may lead to what is not here. */
+  readonly sparse: boolean;
+  /** Whether whoever asks may read this repository: the source of a mount. */
+  readonly mayPull: (exchange: Exchange, repository: string) => boolean;
 }
 
-const LARGEST_MANIFEST = 8 * 1024 * 1024;
 const MIN_CHUNK = 'oci-chunk-min-length';
 
 export async function startUpload(
@@ -28,7 +30,7 @@ export async function startUpload(
 ): Promise<void> {
   const { repository } = route;
   const mount = exchange.query.get('mount');
-  if (mount !== null && isDigest(mount) && (await mountable(exchange, context.content, mount))) {
+  if (mount !== null && isDigest(mount) && (await mountable(exchange, context, mount))) {
     await context.protect(mount);
     context.content.show(repository, mount);
     return stored(exchange, repository, mount);
@@ -39,10 +41,11 @@ export async function startUpload(
   return await finish(exchange, context, { upload, digest: checkDigest(digest) });
 }
 
-async function mountable(exchange: Exchange, content: Content, digest: Digest): Promise<boolean> {
+async function mountable(exchange: Exchange, context: WriteContext, digest: Digest): Promise<boolean> {
   const from = exchange.query.get('from');
-  if (from === null) return await content.store.hasBlob(digest);
-  return isRepositoryPath(from) && (await content.hasBlob(from, digest));
+  if (from === null) return await context.content.store.hasBlob(digest);
+  if (!isRepositoryPath(from) || !context.mayPull(exchange, from)) return false;
+  return await context.content.hasBlob(from, digest);
 }
 
 function checkDigest(text: string): Digest {
@@ -148,7 +151,7 @@ async function finish(
   stored(exchange, upload.repository, digest);
 }
 
-type Open = (offset: number) => AsyncIterable<Uint8Array>;
+export type Open = (offset: number) => AsyncIterable<Uint8Array>;
 
 /** A body comes once: bytes that the store still has of an earlier try are passed over, a second try fails. */
 function fromRequest(exchange: Exchange): Open {
@@ -165,7 +168,7 @@ function fromRequest(exchange: Exchange): Open {
   };
 }
 
-async function ingest(
+export async function ingest(
   exchange: Exchange,
   content: Content,
   what: { readonly blob: Descriptor; readonly open: Open },
@@ -180,83 +183,6 @@ async function ingest(
       throw new Refused(400, 'DIGEST_INVALID', 'the bytes do not have this digest');
     throw error;
   }
-}
-
-export async function putManifest(
-  exchange: Exchange,
-  context: WriteContext,
-  route: Of<'manifest'>,
-): Promise<void> {
-  const { content } = context;
-  const { repository } = route;
-  const bytes = await readBody(exchange, LARGEST_MANIFEST);
-  const digest = digestOf(bytes, route.digest === undefined ? 'sha256' : digestParts(route.digest).algorithm);
-  if (route.digest !== undefined && route.digest !== digest)
-    throw new Refused(400, 'DIGEST_INVALID', 'the manifest does not have this digest');
-  const facts = factsOf(bytes, digest, exchange.request.headers['content-type']);
-  for (const part of facts.isIndex ? [] : facts.parts) {
-    if (!(await content.hasBlob(repository, part)))
-      throw new Refused(400, 'MANIFEST_BLOB_UNKNOWN', `the blob ${part} is not here`);
-  }
-  await context.protect(digest);
-  await ingest(exchange, content, { blob: facts.descriptor, open: () => one(bytes) });
-  content.show(repository, digest);
-  await tag(
-    content,
-    pushedReference(repository, route.tag === undefined ? { digest } : { tag: route.tag }),
-    facts.descriptor,
-  );
-  reply(exchange, 201, {
-    location: `/v2/${repository}/manifests/${digest}`,
-    'docker-content-digest': digest,
-    ...(facts.subject === undefined ? {} : { 'oci-subject': facts.subject }),
-  });
-}
-
-async function* one(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
-  yield bytes;
-}
-
-function factsOf(
-  bytes: Uint8Array,
-  digest: Digest,
-  contentType: string | undefined,
-): ReturnType<typeof readFacts> {
-  try {
-    return readFacts(bytes, digest, contentType);
-  } catch (error) {
-    if (isSkycapError(error)) throw new Refused(400, 'MANIFEST_INVALID', error.message);
-    throw error;
-  }
-}
-
-async function tag(content: Content, reference: string, descriptor: Descriptor): Promise<void> {
-  try {
-    await content.store.tag(reference, descriptor);
-  } catch (error) {
-    if (isSkycapError(error, 'OCI_BLOB_MISSING'))
-      throw new Refused(400, 'MANIFEST_BLOB_UNKNOWN', error.message);
-    throw error;
-  }
-}
-
-export async function deleteManifest(
-  exchange: Exchange,
-  context: WriteContext,
-  route: Of<'manifest'>,
-): Promise<void> {
-  const { content } = context;
-  const { repository } = route;
-  const found = await content.resolve(repository, route);
-  if (found === undefined) throw new Refused(404, 'MANIFEST_UNKNOWN', 'no such manifest');
-  const { digest } = found.descriptor;
-  for (const entry of await content.entries(repository)) {
-    const hit =
-      route.tag === undefined ? entry.descriptor.digest === digest : entry.reference.tag === route.tag;
-    if (hit) await content.store.untag(entry.text);
-  }
-  if (route.digest !== undefined) content.hide(repository, digest);
-  reply(exchange, 202, {});
 }
 
 export async function deleteBlob(
