@@ -28,6 +28,7 @@ const plainOnes = [
   'a: ${ bundle.parameters.x }\nb: echo ${HOME} $(x) a;b\n',
   'list:\n  - name: a\n    image: x.example/a:1@sha256:abc\n  # between\n  - name: b\n',
   'a: x:y\nb: http://x.example/y#z\n',
+  'command: [helm, upgrade, --install, -n, --set=a.b, -1, ./chart]\n',
 ];
 
 test.each(plainOnes)('%j is read plainly', (source) => {
@@ -74,6 +75,8 @@ const text = fc.oneof(
     'a:b',
     '.5',
     '-1',
+    '--flag',
+    '-f',
     '~',
     '*x',
     '&y',
