@@ -9,6 +9,8 @@ export interface Asked {
   /** Without query. */
   readonly path: string;
   readonly query: URLSearchParams;
+  /** Path and query as they came. */
+  readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
   /** Number of the local port, to tell connections apart. */
@@ -23,6 +25,10 @@ export interface Reply {
   readonly cutAfter?: number;
   /** Sends without end, in chunks. */
   readonly endless?: boolean;
+  /** Sends so many bytes of the body at a time, with so many milliseconds between. */
+  readonly drip?: { readonly bytes: number; readonly everyMs: number };
+  /** Never answers. */
+  readonly silent?: boolean;
   /** Answers before the request's body was read. */
   readonly early?: boolean;
 }
@@ -33,14 +39,16 @@ export interface ScriptedRegistry extends AsyncDisposable {
   /** `127.0.0.1:port`. */
   readonly host: string;
   readonly asked: readonly Asked[];
-  /** `METHOD /path?query` of what was asked, the first look at `/v2/` left out. */
-  lines(): readonly string[];
+  /** `METHOD /path?query` of what was asked, the first look at `/v2/` and the first `skip` requests left out. */
+  lines(skip?: number): readonly string[];
 }
 
 export interface ScriptedOptions {
   readonly tls?: boolean;
   /** Replies at once to requests for which this is true, before their bodies. */
   readonly early?: (request: IncomingMessage) => Reply | undefined;
+  /** Breaks the connection after so many bytes of the request's body. */
+  readonly breakAt?: (request: IncomingMessage) => number | undefined;
 }
 
 /**
@@ -70,12 +78,21 @@ export async function scriptedRegistry(
     response.on('error', () => {});
     const early = options.early?.(request);
     const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+    const breakAt = options.breakAt?.(request) ?? Infinity;
     const parts: Buffer[] = [];
-    if (early === undefined) for await (const part of request as AsyncIterable<Buffer>) parts.push(part);
+    let size = 0;
+    if (early === undefined) {
+      for await (const part of request as AsyncIterable<Buffer>) {
+        parts.push(part);
+        size += part.length;
+        if (size >= breakAt) return void request.socket.destroy();
+      }
+    }
     const entry: Asked = {
       method: request.method ?? '',
       path,
       query: new URLSearchParams(query),
+      url: request.url ?? '',
       headers: request.headers,
       body: Buffer.concat(parts),
       connection: request.socket.remotePort ?? 0,
@@ -98,8 +115,9 @@ export async function scriptedRegistry(
   return {
     host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
     asked,
-    lines: () =>
+    lines: (skip = 0) =>
       asked
+        .slice(skip)
         .filter((entry) => entry.path !== '/v2/')
         .map(
           (entry) =>
@@ -113,6 +131,7 @@ export async function scriptedRegistry(
 }
 
 function send(response: ServerResponse, reply: Reply, headOnly: boolean): void {
+  if (reply.silent === true) return;
   const body = Buffer.from(reply.body ?? '');
   const headers: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(reply.headers ?? {}))
@@ -127,6 +146,20 @@ function send(response: ServerResponse, reply: Reply, headOnly: boolean): void {
   }
   response.writeHead(reply.status ?? 200, { 'content-length': String(body.length), ...headers });
   if (headOnly) return void response.end();
+  if (reply.drip !== undefined) return void drip(response, body, reply.drip);
   if (reply.cutAfter === undefined) return void response.end(body);
   response.write(body.subarray(0, reply.cutAfter), () => setImmediate(() => response.destroy()));
+}
+
+function drip(response: ServerResponse, body: Buffer, pace: { bytes: number; everyMs: number }): void {
+  let at = 0;
+  const timer = setInterval(() => {
+    if (response.destroyed || at >= body.length) {
+      clearInterval(timer);
+      response.end();
+      return;
+    }
+    response.write(body.subarray(at, at + pace.bytes));
+    at += pace.bytes;
+  }, pace.everyMs);
 }

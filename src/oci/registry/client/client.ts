@@ -1,19 +1,23 @@
 import { createHttpClient, systemClock } from '../../../kernel/http/index.ts';
 import { isSkycapError } from '../../../kernel/index.ts';
+import { ociError } from '../../errors.ts';
 import { formatReference } from '../../names/index.ts';
-import type { RegistryClient, TransferOptions } from '../../port.ts';
+import type { TransferOptions } from '../../port.ts';
 import type { Reference } from '../../types.ts';
 import { createAuthorizer } from './auth.ts';
+import { deleteBlob, hasBlob } from './blobs.ts';
+import { ANSWER_MS, within } from './deadline.ts';
 import { openBlob } from './download.ts';
-import { type Endpoint, endpointsOf } from './endpoints.ts';
+import { apiHost, type Endpoint, endpointsOf } from './endpoints.ts';
 import { type Host, makeHost } from './host.ts';
 import { deleteManifest, getManifest, headManifest, putManifest } from './manifests.ts';
+import { listReferrers } from './referrers.ts';
 import { RETRY } from './retry.ts';
 import { type Caller, createCaller } from './session.ts';
 import { listTags } from './tags.ts';
 import { checkReference, type Target } from './target.ts';
-import type { Credential, RegistryClientOptions } from './types.ts';
-import { hasBlob, putBlob } from './upload.ts';
+import type { Credential, DistributionClient, RegistryClientOptions } from './types.ts';
+import { putBlob } from './upload.ts';
 
 /** Slower than a kibibyte a second is not alive. */
 const IDLE_BYTES = 64 * 1024;
@@ -33,7 +37,9 @@ function connection(options: RegistryClientOptions): Connection {
   const clock = options.clock ?? systemClock;
   const authorizer = createAuthorizer({
     credentials: options.credentials ?? (async () => undefined),
-    realms: options.realms ?? {},
+    realms: Object.fromEntries(
+      Object.entries(options.realms ?? {}).map(([host, servers]) => [apiHost(host), servers]),
+    ),
     clock,
   });
   const hosts = new Map<string, Host>();
@@ -95,7 +101,7 @@ export async function checkLogin(
  * await using registry = createRegistryClient({ userAgent: 'example/1' });
  * const { descriptor } = await registry.getManifest(parseReference('alpine:3'), { signal, emit: ignoreEvents });
  */
-export function createRegistryClient(options: RegistryClientOptions = {}): RegistryClient {
+export function createRegistryClient(options: RegistryClientOptions = {}): DistributionClient {
   const opened = connection(options);
   const { caller, hostOf } = opened;
 
@@ -150,21 +156,55 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Regis
     return from.host === endpointsOf(reference, rules).write.host ? from.repository : undefined;
   }
 
+  /** For what has an answer of bounded size. */
+  async function timely<T>(
+    reference: Reference,
+    transfer: TransferOptions,
+    work: (transfer: TransferOptions) => Promise<T>,
+  ): Promise<T> {
+    const asked = { subject: formatReference(reference), transfer };
+    return await within(options.answerMs ?? ANSWER_MS, asked, work);
+  }
+
+  const read = <T>(reference: Reference, transfer: TransferOptions, work: (target: Target) => Promise<T>) =>
+    timely(reference, transfer, (timed) => reading(reference, timed, work));
+  /** Of the registry itself: a mirror's list is not the registry's, and writing goes past mirrors anyway. */
+  const ask = <T>(reference: Reference, transfer: TransferOptions, work: (target: Target) => Promise<T>) =>
+    timely(reference, transfer, (timed) => work(writing(reference, timed)));
+
   return {
-    getManifest: (reference, transfer) => reading(reference, transfer, getManifest),
-    headManifest: (reference, transfer) => reading(reference, transfer, headManifest),
-    putManifest: async (reference, manifest, transfer) =>
-      await putManifest(writing(reference, transfer), manifest),
-    deleteManifest: async (reference, transfer) => await deleteManifest(writing(reference, transfer)),
+    getManifest: (reference, transfer) => read(reference, transfer, getManifest),
+    headManifest: (reference, transfer) => read(reference, transfer, headManifest),
+    putManifest: (reference, manifest, transfer) =>
+      ask(reference, transfer, (target) => putManifest(target, manifest)),
+    tagManifest: (reference, tag, transfer) =>
+      ask(reference, transfer, async (target) => {
+        const manifest = await getManifest(target);
+        const named = { ...reference, tag, digest: manifest.descriptor.digest };
+        checkReference(named);
+        await putManifest({ ...target, reference: named }, manifest, { isRetag: true });
+      }),
+    deleteManifest: (reference, transfer) => ask(reference, transfer, deleteManifest),
+    deleteBlob: (reference, digest, transfer) =>
+      ask(reference, transfer, (target) => deleteBlob(target, digest)),
     getBlob: (reference, blob, offset, transfer) =>
       reading(reference, transfer, (target) => openBlob(target, blob, offset)),
-    hasBlob: async (reference, digest, transfer) => await hasBlob(writing(reference, transfer), digest),
+    hasBlob: (reference, digest, transfer) => ask(reference, transfer, (target) => hasBlob(target, digest)),
     putBlob: async (reference, blob, source, { mountFrom, ...transfer }) => {
       const target = writing(reference, transfer);
       const from = mountFrom === undefined ? undefined : mountSource(reference, mountFrom);
       return await putBlob(target, blob, source, { mountFrom: from, chunkSize: options.chunkSize });
     },
-    listTags: async (reference, transfer) => await listTags(writing(reference, transfer)),
+    listTags: (reference, transfer) => ask(reference, transfer, listTags),
+    listReferrers: (reference, { artifactType, ...transfer }) =>
+      ask(reference, transfer, async (target) => {
+        if (reference.digest === undefined) {
+          throw ociError('DIGEST_INVALID', `${target.subject}: referrers are asked for by digest`, {
+            hint: 'resolve the tag first',
+          });
+        }
+        return await listReferrers(target, reference.digest, artifactType);
+      }),
     [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose](),
   };
 }

@@ -1,9 +1,15 @@
+import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
-import { type DigestAlgorithm, digestOf, digestParts, isDigest, quoted } from '../../names/index.ts';
+import { type JsonObject, parseStrictJson } from '../../image/json.ts';
+import { type DigestAlgorithm, digestOf, digestParts, isDigest } from '../../names/index.ts';
 import type { ManifestBytes } from '../../port.ts';
-import type { Descriptor } from '../../types.ts';
+import type { Descriptor, Digest } from '../../types.ts';
+import { remove } from './blobs.ts';
 import { ACCEPT, IMAGE_TYPES, INDEX_TYPES, LARGEST_MANIFEST, manifestMediaType } from './manifest.ts';
+import { offersReferrers, subjectOf } from './referrers.ts';
+import { addReferrer, referrerOf, removeReferrer } from './referrers-tag.ts';
 import { manifestPath, pullScope, pushScope, type Target } from './target.ts';
+import { confirm } from './upload-session.ts';
 
 const CONFUSED = 'the bytes are not used; ask who runs the registry or the mirror';
 
@@ -77,62 +83,103 @@ export async function headManifest(target: Target): Promise<Descriptor | undefin
   return { mediaType, digest, size: Number(length) };
 }
 
-export async function putManifest(target: Target, manifest: ManifestBytes): Promise<void> {
-  const { host, repository, reference, subject, options, caller } = target;
+export interface PutOptions {
+  /** A further name for what is there already: what refers to what stays as it is. */
+  readonly isRetag?: boolean;
+}
+
+/**
+ * Byte for byte. Where it has a subject and the registry keeps no list of referrers, the list at the fallback tag is
+ * kept (distribution-spec, "Pushing Manifests with Subject").
+ */
+export async function putManifest(
+  target: Target,
+  manifest: ManifestBytes,
+  { isRetag = false }: PutOptions = {},
+): Promise<void> {
+  const { reference, subject: name } = target;
   const { descriptor, bytes } = manifest;
   const algorithm = digestParts(descriptor.digest).algorithm;
   if (
     digestOf(bytes, algorithm) !== descriptor.digest ||
     (reference.digest !== undefined && reference.digest !== descriptor.digest)
   ) {
-    throw ociError('REGISTRY_DIGEST_MISMATCH', `${subject}: the manifest to push does not have its digest`, {
+    throw ociError('REGISTRY_DIGEST_MISMATCH', `${name}: the manifest to push does not have its digest`, {
       hint: 'push it again from its source',
     });
   }
+  manifestMediaType(bytes, descriptor.mediaType, name);
+  const body = parseStrictJson(bytes, name) as JsonObject;
+  const subject = subjectOf(body, name);
+  const said = await putUnderNames(target, manifest);
+  if (subject === undefined || isRetag) return;
+  if (said === subject && (await offersReferrers(target, subject))) return;
+  await addReferrer(target, subject, referrerOf(descriptor, body));
+}
+
+/** Gives back the `OCI-Subject` that was answered. */
+async function putUnderNames(target: Target, manifest: ManifestBytes): Promise<string | undefined> {
+  const { tag } = target.reference;
+  const { digest } = manifest.descriptor;
+  if (tag === undefined) return (await put(target, manifest, { path: digest, accept: [] })).subject;
+  if (digestParts(digest).algorithm !== 'sha256') {
+    // By its tag alone a registry would know it by sha256; `tag=` is younger than most registries.
+    const path = `${digest}?${new URLSearchParams({ tag })}`;
+    const answer = await put(target, manifest, { path, accept: [400, 404, 405, 415, 422] });
+    if (answer.tags.includes(tag)) return answer.subject;
+  }
+  return (await put(target, manifest, { path: tag, accept: [] })).subject;
+}
+
+async function put(
+  target: Target,
+  { descriptor, bytes }: ManifestBytes,
+  how: { readonly path: string; readonly accept: readonly number[] },
+): Promise<{ readonly subject: string | undefined; readonly tags: readonly string[] }> {
+  const { host, repository, subject, options, caller } = target;
   const { response } = await caller.call({
     method: 'PUT',
     host,
     repository,
-    path: `${repository}/manifests/${reference.tag ?? descriptor.digest}`,
+    path: `${repository}/manifests/${how.path}`,
     subject,
     options,
     scopes: [pushScope(repository)],
-    accept: [200, 201, 202, 204],
+    accept: [200, 201, 202, 204, ...how.accept],
     headers: { 'content-type': descriptor.mediaType },
     body: bytes,
     lane: 'control',
   });
-  await response.discard();
-  const said = response.values('docker-content-digest')[0];
-  if (isDigest(said) && digestParts(said).algorithm === algorithm && said !== descriptor.digest) {
-    throw ociError(
-      'REGISTRY_ANSWER_INVALID',
-      `${subject}: ${host.name} stored ${said} instead of ${descriptor.digest}`,
-      { hint: 'the registry changes what it is given; use another' },
-    );
-  }
+  await confirm(target, descriptor, response);
+  const tags = response.values('oci-tag').flatMap((line) => line.split(',').map((name) => name.trim()));
+  return { subject: response.values('oci-subject')[0], tags: response.status < 300 ? tags : [] };
 }
 
+/**
+ * By digest the manifest goes, by tag the tag, where the registry deletes tags at all. What referred to a subject is
+ * taken off the list at the fallback tag.
+ */
 export async function deleteManifest(target: Target): Promise<void> {
-  const { host, repository, subject, options, caller } = target;
-  const { response } = await caller.call({
-    method: 'DELETE',
-    host,
-    repository,
-    path: manifestPath(target),
-    subject,
-    options,
-    scopes: [`repository:${repository}:pull,delete`],
-    accept: [200, 202, 204, 400, 405],
-    lane: 'control',
-  });
-  const text = await response.text(64 * 1024).catch(() => '');
-  if (response.status < 300) return;
-  throw ociError(
-    'REGISTRY_UNSUPPORTED',
-    `${subject}: ${host.name} does not delete this (status ${response.status}${text === '' ? '' : `, ${quoted(text)}`})`,
-    {
-      hint: 'many registries delete by digest only, or only when deletion is switched on',
-    },
-  );
+  const { digest } = target.reference;
+  const subject = digest === undefined ? undefined : await subjectOfStored(target);
+  await remove(target, { path: manifestPath(target), subject: target.subject });
+  if (digest === undefined || subject === undefined || (await offersReferrers(target, subject))) return;
+  await removeReferrer(target, subject, digest);
+}
+
+/** What cannot be read any more can still be deleted. */
+async function subjectOfStored(target: Target): Promise<Digest | undefined> {
+  try {
+    const { bytes } = await getManifest(target);
+    return subjectOf(parseStrictJson(bytes, target.subject) as JsonObject, target.subject);
+  } catch (error) {
+    const isUnreadable = [
+      'REGISTRY_NOT_FOUND',
+      'REGISTRY_DIGEST_MISMATCH',
+      'REGISTRY_ANSWER_INVALID',
+      'OCI_MANIFEST_INVALID',
+    ];
+    if (isUnreadable.some((code) => isSkycapError(error, code))) return undefined;
+    throw error;
+  }
 }

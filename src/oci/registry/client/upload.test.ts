@@ -1,94 +1,32 @@
 import { describe, expect, it } from 'vitest';
+import { asking, codeOf, type Reply, scriptedRegistry } from '../../../testkit/registry/index.ts';
 import {
-  type Asked,
-  asking,
-  codeOf,
-  type Reply,
-  type ScriptedOptions,
-  scriptedRegistry,
-} from '../../../testkit/registry/index.ts';
+  BLOB,
+  BYTES,
+  here,
+  pushBlob,
+  type Rules,
+  START,
+  sent,
+  UPLOADS,
+} from '../../../testkit/registry/pushing.ts';
 import { digestOf } from '../../names/index.ts';
-import type { Descriptor } from '../../types.ts';
-import type { RegistryClientOptions } from './types.ts';
-
-const BYTES = Buffer.from(Array.from({ length: 300_000 }, (_, index) => (index * 7) % 256));
-const BLOB: Descriptor = { mediaType: 'x', digest: digestOf(BYTES), size: BYTES.length };
-const UPLOADS = '/v2/team/app/blobs/uploads/';
-const START = `POST ${UPLOADS}`;
-const here = (location = `${UPLOADS}1`, more: Record<string, string> = {}): Reply => ({
-  status: 202,
-  headers: { location, ...more },
-});
-const CHUNK = 128 * 1024;
-
-interface Outcome {
-  readonly result: string;
-  readonly lines: readonly string[];
-  readonly asked: readonly Asked[];
-  /** Offsets at which the source was opened. */
-  readonly opened: readonly number[];
-  readonly slept: readonly number[];
-}
-
-type Rules = Parameters<typeof scriptedRegistry>[0];
-
-async function push(
-  rules: Rules,
-  more: {
-    readonly client?: RegistryClientOptions;
-    readonly mountFrom?: string;
-    readonly blob?: Descriptor;
-    readonly bytes?: Uint8Array;
-    readonly scripted?: ScriptedOptions;
-  } = {},
-): Promise<Outcome> {
-  await using registry = await scriptedRegistry(
-    { [`PUT ${UPLOADS}1`]: { status: 201 }, ...rules },
-    more.scripted,
-  );
-  await using asked = asking(more.client);
-  const opened: number[] = [];
-  const bytes = more.bytes ?? BYTES;
-  const source = async function* (offset: number): AsyncGenerator<Uint8Array> {
-    opened.push(offset);
-    for (let at = offset; at < bytes.length; at += 10_000) yield bytes.subarray(at, at + 10_000);
-  };
-  let result = '';
-  const options = {
-    ...asked.options,
-    ...(more.mountFrom === undefined ? {} : { mountFrom: more.mountFrom }),
-  };
-  const code = await codeOf(
-    asked.client.putBlob(asked.at(registry.host), more.blob ?? BLOB, source, options).then((how) => {
-      result = how;
-    }),
-  );
-  return {
-    result: code === 'no error' ? result : code,
-    lines: registry.lines().map((line) => line.replaceAll(BLOB.digest, 'D')),
-    asked: registry.asked,
-    opened,
-    slept: asked.clock.slept,
-  };
-}
-
-const sent = (outcome: Outcome, method: string): readonly Asked[] =>
-  outcome.asked.filter((entry) => entry.method === method);
 
 describe('a blob', () => {
-  it('that is there is not sent', async () => {
-    const outcome = await push({ [`HEAD /v2/team/app/blobs/${BLOB.digest}`]: {} });
+  it('R60 that is there is not sent', async () => {
+    const outcome = await pushBlob({ [`HEAD /v2/team/app/blobs/${BLOB.digest}`]: {} });
     expect(outcome).toMatchObject({ result: 'present', opened: [], lines: ['HEAD /v2/team/app/blobs/D'] });
   });
 
   it.each([
-    ['relative', `${UPLOADS}1`, `PUT ${UPLOADS}1?digest=D`],
-    ['with a query of its own', `${UPLOADS}1?_state=a%2Bb%2F==`, `PUT ${UPLOADS}1?_state=a+b/==&digest=D`],
-  ])('goes up whole to a location that is %s', async (_, location, line) => {
-    const outcome = await push({ [START]: here(location) });
+    ['relative', `${UPLOADS}1`, `${UPLOADS}1?digest=`],
+    ['with a query of its own', `${UPLOADS}1?_state=a%2Bb%2F==`, `${UPLOADS}1?_state=a%2Bb%2F==&digest=`],
+  ])('R61 R67 goes up whole to a location that is %s', async (_, location, url) => {
+    const outcome = await pushBlob({ [START]: here(location) });
     expect(outcome.result).toBe('uploaded');
-    expect(outcome.lines).toEqual(['HEAD /v2/team/app/blobs/D', START, line]);
+    expect(outcome.lines.slice(0, 2)).toEqual(['HEAD /v2/team/app/blobs/D', START]);
     const put = sent(outcome, 'PUT')[0];
+    expect(put?.url).toBe(`${url}${encodeURIComponent(BLOB.digest)}`);
     expect(put?.body.equals(BYTES)).toBe(true);
     expect(put?.headers).toMatchObject({
       'content-length': '300000',
@@ -101,14 +39,14 @@ describe('a blob', () => {
   it('of no bytes goes up too', async () => {
     const digest = digestOf('');
     expect(
-      await push({ [START]: here() }, { blob: { ...BLOB, digest, size: 0 }, bytes: Buffer.alloc(0) }),
+      await pushBlob({ [START]: here() }, { blob: { ...BLOB, digest, size: 0 }, bytes: Buffer.alloc(0) }),
     ).toMatchObject({ result: 'uploaded' });
   });
 
-  it('goes to another host where the registry says so, without its credentials', async () => {
+  it('R62 goes to another host where the registry says so, without its credentials', async () => {
     await using storage = await scriptedRegistry({ 'PUT /store': { status: 201 } });
     const challenge: Reply = { status: 401, headers: { 'www-authenticate': 'Basic realm="x"' } };
-    const outcome = await push(
+    const outcome = await pushBlob(
       { 'GET /v2/': challenge, [START]: here(`http://${storage.host}/store?sig=1`) },
       { client: { credentials: async () => ({ kind: 'basic', username: 'u', password: 'p' }) } },
     );
@@ -122,36 +60,38 @@ describe('a blob', () => {
     ['http://u:p@127.0.0.1/', 'REGISTRY_ADDRESS_REFUSED'],
     ['http://169.254.169.254/', 'REGISTRY_ADDRESS_REFUSED'],
   ])('is not sent to the location %j', async (location, code) => {
-    const outcome = await push({ [START]: here(location) });
+    const outcome = await pushBlob({ [START]: here(location) });
     expect(outcome).toMatchObject({ result: code, opened: [] });
   });
 
-  it('without a location to go to ends in an error', async () => {
-    expect((await push({ [START]: { status: 202 } })).result).toBe('REGISTRY_ANSWER_INVALID');
+  it('R63 without a location to go to ends in an error', async () => {
+    expect((await pushBlob({ [START]: { status: 202 } })).result).toBe('REGISTRY_ANSWER_INVALID');
   });
 
-  it('stored as another is an error', async () => {
-    const outcome = await push({
+  it('R82 stored as another is an error', async () => {
+    const outcome = await pushBlob({
       [START]: here(),
       [`PUT ${UPLOADS}1`]: { status: 201, headers: { 'docker-content-digest': digestOf('other') } },
     });
     expect(outcome.result).toBe('REGISTRY_ANSWER_INVALID');
   });
 
-  it('whose source is shorter or longer than it should be is an error of ours', async () => {
-    expect((await push({ [START]: here() }, { bytes: BYTES.subarray(1) })).result).toBe('OCI_BLOB_CORRUPT');
-    expect((await push({ [START]: here() }, { bytes: Buffer.concat([BYTES, BYTES]) })).result).toBe(
+  it('R81 whose source is shorter or longer than it should be is an error of ours', async () => {
+    expect((await pushBlob({ [START]: here() }, { bytes: BYTES.subarray(1) })).result).toBe(
+      'OCI_BLOB_CORRUPT',
+    );
+    expect((await pushBlob({ [START]: here() }, { bytes: Buffer.concat([BYTES, BYTES]) })).result).toBe(
       'OCI_BLOB_CORRUPT',
     );
   });
 
-  it('is sent again from the start when the connection breaks or the server fails', async () => {
-    const outcome = await push({
+  it('R78 is sent again from the start where the registry knows nothing of the upload any more', async () => {
+    const outcome = await pushBlob({
       [START]: here(),
       [`PUT ${UPLOADS}1`]: [{ status: 503, headers: { 'retry-after': '4' } }, { status: 201 }],
     });
     expect(outcome).toMatchObject({ result: 'uploaded', opened: [0, 0], slept: [4000] });
-    const failing = await push({ [START]: here(), [`PUT ${UPLOADS}1`]: { status: 503 } });
+    const failing = await pushBlob({ [START]: here(), [`PUT ${UPLOADS}1`]: { status: 503 } });
     expect(failing.result).toBe('REGISTRY_BUSY');
     expect(failing.opened.length).toBeLessThanOrEqual(6);
   });
@@ -162,7 +102,7 @@ describe('a blob', () => {
       status: 401,
       headers: { 'www-authenticate': `Bearer realm="http://${host}/token",service="s"` },
     });
-    const outcome = await push(
+    const outcome = await pushBlob(
       {
         'GET /v2/': (asked) => challenge(asked.headers.host),
         'GET /token': () => ({ body: JSON.stringify({ token: `t${++issued}` }) }),
@@ -191,7 +131,7 @@ describe('a blob', () => {
       status: 401,
       headers: { 'www-authenticate': `Bearer realm="http://${host}/token",service="s"` },
     });
-    const outcome = await push({
+    const outcome = await pushBlob({
       'GET /v2/': (asked) => challenge(asked.headers.host),
       'GET /token': () => ({ body: JSON.stringify({ token: `t${++issued}` }) }),
       [START]: here(),
@@ -205,23 +145,23 @@ describe('a blob', () => {
 describe('mounting', () => {
   const MOUNT = { mountFrom: 'lib/base' };
 
-  it('moves no byte where the registry agrees', async () => {
-    const outcome = await push({ [START]: { status: 201 } }, MOUNT);
+  it('R83 moves no byte where the registry agrees', async () => {
+    const outcome = await pushBlob({ [START]: { status: 201 } }, MOUNT);
     expect(outcome).toMatchObject({ result: 'mounted', opened: [] });
     expect(outcome.lines[1]).toBe(`${START}?mount=D&from=lib/base`);
   });
 
-  it('goes on with the upload that was opened instead', async () => {
-    const outcome = await push({ [START]: here() }, MOUNT);
+  it('R84 goes on with the upload that was opened instead', async () => {
+    const outcome = await pushBlob({ [START]: here() }, MOUNT);
     expect(outcome).toMatchObject({ result: 'uploaded', opened: [0] });
     expect(sent(outcome, 'POST')).toHaveLength(1);
   });
 
   it.each([400, 401, 403, 404, 405])(
-    'refused with %i is an upload, and the token stays good',
+    'R85 R130 R132 refused with %i is an upload, and the token stays good',
     async (status) => {
       let tokens = 0;
-      const outcome = await push(
+      const outcome = await pushBlob(
         {
           'GET /v2/': (asked) => ({
             status: 401,
@@ -243,8 +183,8 @@ describe('mounting', () => {
     },
   );
 
-  it('is an upload where the token server refuses the source', async () => {
-    const outcome = await push(
+  it('R85 is an upload where the token server refuses the source', async () => {
+    const outcome = await pushBlob(
       {
         'GET /v2/': (asked) => ({
           status: 401,
@@ -259,7 +199,7 @@ describe('mounting', () => {
     expect(outcome.result).toBe('uploaded');
   });
 
-  it('asks for the source where rules put it, and not at all across hosts', async () => {
+  it('R87 asks for the source where rules put it, and not at all across hosts', async () => {
     const rule = (prefix: string, location: string) => ({
       prefix,
       location,
@@ -286,159 +226,6 @@ describe('mounting', () => {
   });
 });
 
-describe('chunks', () => {
-  /** A registry that keeps count, and may fail at a given request. */
-  function counting(
-    more: {
-      readonly fail?: (asked: Asked, count: number) => Reply | undefined;
-      readonly limit?: number;
-      readonly start?: Record<string, string>;
-    } = {},
-  ) {
-    const state = { bytes: Buffer.alloc(0), count: 0 };
-    const take = (asked: Asked): Reply => {
-      state.count += 1;
-      const failed = more.fail?.(asked, state.count);
-      if (failed !== undefined) return failed;
-      if (more.limit !== undefined && asked.body.length > more.limit) return { status: 413 };
-      const start = Number(asked.headers['content-range']?.split('-')[0] ?? state.bytes.length);
-      if (start !== state.bytes.length) return { status: 416 };
-      state.bytes = Buffer.concat([state.bytes, asked.body]);
-      return asked.method === 'PUT'
-        ? { status: 201 }
-        : here(`${UPLOADS}1?n=${state.count}`, { range: `0-${state.bytes.length - 1}` });
-    };
-    const rules: Rules = {
-      [START]: () => {
-        state.bytes = Buffer.alloc(0);
-        return here(`${UPLOADS}1`, more.start ?? {});
-      },
-      [`PATCH ${UPLOADS}1`]: take,
-      [`PUT ${UPLOADS}1`]: take,
-      [`GET ${UPLOADS}1`]: () => ({
-        status: 204,
-        headers: { location: `${UPLOADS}1`, range: `0-${Math.max(state.bytes.length - 1, 0)}` },
-      }),
-    };
-    return { rules, state };
-  }
-  const client = { chunkSize: CHUNK };
-
-  it('follow each new location, the last one with the closing request', async () => {
-    const { rules, state } = counting();
-    const outcome = await push(rules, { client });
-    expect(outcome.result).toBe('uploaded');
-    expect(state.bytes.equals(BYTES)).toBe(true);
-    expect(outcome.opened).toEqual([0]);
-    expect(outcome.lines.slice(2)).toEqual([
-      `PATCH ${UPLOADS}1`,
-      `PATCH ${UPLOADS}1?n=1`,
-      `PUT ${UPLOADS}1?n=2&digest=D`,
-    ]);
-    expect(
-      [...sent(outcome, 'PATCH'), ...sent(outcome, 'PUT')].map((entry) => entry.headers['content-range']),
-    ).toEqual(['0-131071', '131072-262143', '262144-299999']);
-    expect(sent(outcome, 'PUT')[0]?.body.length).toBeGreaterThan(0);
-  });
-
-  it('are as large as the registry wants them at least', async () => {
-    const { rules } = counting({ start: { 'oci-chunk-min-length': '200000' } });
-    const outcome = await push(rules, { client });
-    expect(sent(outcome, 'PATCH').map((entry) => entry.body.length)).toEqual([200_000]);
-  });
-
-  it('are used where a registry refuses the whole, and get smaller where it refuses them', async () => {
-    const { rules, state } = counting({ limit: 100_000 });
-    const outcome = await push(rules, { client });
-    expect(outcome.result).toBe('uploaded');
-    expect(state.bytes.equals(BYTES)).toBe(true);
-    const whole = await push(counting({ limit: 100_000 }).rules, { blob: { ...BLOB } });
-    expect(['uploaded', 'REGISTRY_REFUSED']).toContain(whole.result);
-  });
-
-  it('go on after one that got through though its answer was lost', async () => {
-    let lost = false;
-    const inner = counting();
-    const patch = inner.rules[`PATCH ${UPLOADS}1`] as (asked: Asked) => Reply;
-    const outcome = await push(
-      {
-        ...inner.rules,
-        [`PATCH ${UPLOADS}1`]: (asked) => {
-          const answer = patch(asked);
-          if (lost) return answer;
-          lost = true;
-          return { status: 502 };
-        },
-      },
-      { client },
-    );
-    expect(outcome.result).toBe('uploaded');
-    expect(inner.state.bytes.equals(BYTES)).toBe(true);
-  });
-
-  it('go on where only a part of one was taken', async () => {
-    const state = { bytes: Buffer.alloc(0) };
-    const outcome = await push(
-      {
-        [START]: here(),
-        [`PATCH ${UPLOADS}1`]: (asked) => {
-          state.bytes = Buffer.concat([state.bytes, asked.body.subarray(0, 50_000)]);
-          return here(`${UPLOADS}1`, { range: `0-${state.bytes.length - 1}` });
-        },
-        [`PUT ${UPLOADS}1`]: (asked) => {
-          state.bytes = Buffer.concat([state.bytes, asked.body]);
-          return { status: 201 };
-        },
-      },
-      { client },
-    );
-    expect(outcome.result).toBe('uploaded');
-    expect(state.bytes.equals(BYTES)).toBe(true);
-  });
-
-  it('start over where the registry has forgotten them', async () => {
-    let forgot = false;
-    const { rules, state } = counting({
-      fail: (_, count) => {
-        if (count !== 2 || forgot) return undefined;
-        forgot = true;
-        state.bytes = Buffer.alloc(0);
-        return { status: 416 };
-      },
-    });
-    const outcome = await push(rules, { client });
-    expect(outcome).toMatchObject({ result: 'uploaded', opened: [0, 0] });
-    expect(state.bytes.equals(BYTES)).toBe(true);
-  });
-
-  it('whose registry never agrees on how far they are end in an error', async () => {
-    let end = 1000;
-    const outcome = await push(
-      {
-        [START]: here(),
-        [`PATCH ${UPLOADS}1`]: { status: 416 },
-        [`GET ${UPLOADS}1`]: () => ({ status: 204, headers: { range: `0-${end++}` } }),
-      },
-      { client: { chunkSize: 200_000 } },
-    );
-    expect(outcome.result).toBe('REGISTRY_REFUSED');
-    expect(outcome.asked.length).toBeLessThan(40);
-  });
-
-  it('that are never taken end in an error', async () => {
-    const outcome = await push(
-      {
-        [START]: here(),
-        [`PATCH ${UPLOADS}1`]: { status: 416 },
-        [`GET ${UPLOADS}1`]: { status: 204, headers: { range: '0-0' } },
-      },
-      { client },
-    );
-    expect(outcome.result).toBe('REGISTRY_REFUSED');
-    expect(outcome.asked.length).toBeLessThan(20);
-  });
-});
-
 describe('looking for a blob', () => {
   const HEAD = `HEAD /v2/team/app/blobs/${BLOB.digest}`;
   const has = async (rules: Rules): Promise<boolean | string> => {
@@ -453,7 +240,7 @@ describe('looking for a blob', () => {
     return code === 'no error' ? found : code;
   };
 
-  it('asks with GET where HEAD is not known', async () => {
+  it('R60 asks with GET where HEAD is not known', async () => {
     expect(
       await has({
         [HEAD]: { status: 405 },
