@@ -9,7 +9,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { type BuildOptions, build } from 'esbuild';
+import { type BuildOptions, build, type Metafile } from 'esbuild';
+import { builtinsOf, mergeChunks, type Output } from './merge-chunks.ts';
 
 /**
  * Bundles `src` to `dist`: the program (`skycap.js`) and the rooms that are offered as libraries (`lib/<room>/`).
@@ -68,6 +69,27 @@ function options(outdir: string): BuildOptions {
   };
 }
 
+/** Loaded together: by every command, and by every command that reads a bundle. */
+const together = {
+  start: ['src/cli/process.ts'],
+  bundle: ['src/cli/commands/lint.ts', 'src/cli/lint/check.ts', 'src/bundle/lint/index.ts'],
+};
+
+function outputsBelow(folder: string, metafile: Metafile | undefined): ReadonlyMap<string, Output> {
+  const below = (path: string): string => relative(folder, join(root, path));
+  return new Map(
+    Object.entries(metafile?.outputs ?? {}).map(([path, output]) => [
+      below(path),
+      {
+        ...output,
+        imports: output.imports.map((one) =>
+          one.external === true ? one : { ...one, path: below(one.path) },
+        ),
+      },
+    ]),
+  );
+}
+
 /** Newest change among what `dist` is made of, in milliseconds. */
 function newestInput(): number {
   const files = [...sourceFiles(join(root, 'src')), join(root, 'package.json'), import.meta.filename];
@@ -106,13 +128,17 @@ export async function buildDist(): Promise<void> {
   mkdirSync(work, { recursive: true });
   try {
     const result = await build(options(join(work, 'new')));
-    for (const { path, text, contents } of result.outputFiles ?? []) {
-      const imports = result.metafile?.outputs[relative(root, path)]?.imports ?? [];
-      const builtins = imports.filter(
-        ({ path: name, kind }) => kind === 'import-statement' && name.startsWith('node:'),
-      );
-      mkdirSync(dirname(path), { recursive: true });
-      writeFileSync(path, path.endsWith('.js') ? requireBuiltins(text, builtins.length) : contents);
+    const folder = join(work, 'new');
+    const outputs = outputsBelow(folder, result.metafile);
+    const files = new Map(
+      (result.outputFiles ?? []).map(({ path, text }) => {
+        const name = relative(folder, path);
+        return [name, { text, builtins: builtinsOf(outputs.get(name) ?? { imports: [] }) }] as const;
+      }),
+    );
+    for (const [path, { text, builtins }] of await mergeChunks(files, outputs, together)) {
+      mkdirSync(dirname(join(folder, path)), { recursive: true });
+      writeFileSync(join(folder, path), path.endsWith('.js') ? requireBuiltins(text, builtins) : text);
     }
     writeFileSync(join(work, 'new/meta.json'), JSON.stringify(result.metafile));
     if (existsSync(dist)) {

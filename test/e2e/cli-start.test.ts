@@ -1,5 +1,5 @@
-import { execFileSync } from 'node:child_process';
-import { readFileSync, symlinkSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -73,6 +73,31 @@ describe('skycap version', () => {
       out,
     ]);
     expect(JSON.parse(readFileSync(out, 'utf8'))).toEqual([]);
+  });
+});
+
+describe('skycap lint', () => {
+  test('of a plain bundle loads three files of ours', () => {
+    writeFileSync(join(home.folder, 'plain.yaml'), 'name: plain\nversion: 1.0.0\n');
+    const script = `
+      const { registerHooks } = await import('node:module');
+      const { writeSync } = await import('node:fs');
+      registerHooks({ load(url, context, next) { writeSync(2, url + '\\n'); return next(url, context); } });
+      process.argv = [process.argv[0], 'skycap', 'lint', '-f', ${JSON.stringify(join(home.folder, 'plain.yaml'))}];
+      await import(${JSON.stringify(pathToFileURL(join(root, 'dist/skycap.js')).href)});`;
+    const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+      encoding: 'utf8',
+      timeout: 20_000,
+    });
+    const loaded = stderr
+      .trim()
+      .split('\n')
+      .filter((line) => line.startsWith('file:'));
+    expect(loaded.map((url) => url.slice(url.lastIndexOf('/') + 1))).toEqual([
+      'skycap.js',
+      'start.js',
+      'bundle.js',
+    ]);
   });
 });
 
