@@ -203,8 +203,13 @@ describe('token', () => {
     const own = `Bearer ${(await tokenFor('scope=repository:a:pull,push')).token}`;
     const both = `Bearer ${(await tokenFor('scope=repository:a:pull,push&scope=repository:tool:pull')).token}`;
     const line = `POST /v2/a/blobs/uploads/?mount=${digestOf(LAYER)}&from=tool`;
-    expect(await statusOf(line, own)).toBe(202);
+    const refused = await world.ask(line, { headers: { authorization: own } });
+    expect([refused.status, refused.headers['www-authenticate']]).toEqual([
+      401,
+      expect.stringContaining('scope="repository:a:pull,push repository:tool:pull"'),
+    ]);
     expect(await statusOf(line, both)).toBe(201);
+    expect(await statusOf(line.replace('=tool', '=../tool'), own)).toBe(202);
   });
 
   it('checks Host and Origin at the token service too', async () => {

