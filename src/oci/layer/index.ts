@@ -1,6 +1,8 @@
 export { type CheckedEntry, LayerChecker, type LowerFile, NeedsParents } from './check.ts';
 export { type Compression, decompress, sniffCompression } from './compression.ts';
 export { type ByteString, type EntryType, showPath, type TarEntry, type Time, toBytes } from './entry.ts';
+export { ErofsReader, type FoundInode } from './erofs/reader.ts';
+export { type ErofsSink, erofsDigest, openErofsSink } from './erofs/sink.ts';
 export { GnuTarSink, hasGnuTar, tarEnvironment } from './gnu-tar.ts';
 export { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
 export { NodeSink } from './node-sink.ts';

@@ -1,0 +1,192 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, open, readFile, rm, truncate } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { isSkycapError } from '../../../kernel/index.ts';
+import { inPieces, type TarFile, tarOf } from '../../../testkit/images/index.ts';
+import type { IdMap } from '../../port.ts';
+import type { TarEntry } from '../entry.ts';
+import { ErofsReader, type ErofsSink, openErofsSink, unpackLayer } from '../index.ts';
+import { BLOCK } from './format.ts';
+import { type Grown, grownTree, plainEntry } from './testing.ts';
+
+const signal = new AbortController().signal;
+let directory: string;
+let image: string;
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'skycap-erofs-'));
+  image = join(directory, 'image');
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function write(tree: readonly Grown[]): Promise<ErofsSink> {
+  await rm(image, { force: true });
+  const sink = await openErofsSink(image);
+  for (const { entry, body } of tree) {
+    const parts = [body.subarray(0, 1), body.subarray(1)].filter((part) => part.length > 0);
+    await sink.put(entry, async () => parts.shift());
+  }
+  await sink.finish();
+  return sink;
+}
+
+interface Found {
+  readonly entry: TarEntry;
+  readonly body: string;
+  readonly links: number;
+  readonly nid: number;
+}
+
+async function readAll(): Promise<Map<string, Found>> {
+  await using reader = await ErofsReader.open(image);
+  const found = new Map<string, Found>();
+  const visit = async (inode: Awaited<typeof reader.root>, path: string): Promise<void> => {
+    const parts: Buffer[] = [];
+    if (inode.kind === 'file') for await (const part of reader.body(inode)) parts.push(part);
+    const body = Buffer.concat(parts).toString('latin1');
+    found.set(path, { entry: await reader.entry(inode, path), body, links: inode.links, nid: inode.nid });
+    if (inode.kind !== 'directory') return;
+    for (const entry of await reader.names(inode))
+      await visit(await reader.child(entry), path === '' ? entry.name : `${path}/${entry.name}`);
+  };
+  await visit(await reader.root, '');
+  return found;
+}
+
+const layer = async (files: readonly TarFile[], map?: IdMap): Promise<ErofsSink> => {
+  await rm(image, { force: true });
+  const sink = await openErofsSink(image);
+  await unpackLayer(inPieces(tarOf(files), 700), sink, { map, signal });
+  return sink;
+};
+
+const codeOf = async (work: Promise<unknown>): Promise<string> =>
+  await work.then(
+    () => 'done',
+    (error: unknown) => (isSkycapError(error) ? error.code : String(error)),
+  );
+
+it('any tree comes back as it was written, and the same tree as the same bytes', async () => {
+  await fc.assert(
+    fc.asyncProperty(grownTree, async (tree) => {
+      const { digest, size } = await write(tree);
+      const bytes = await readFile(image);
+      const found = await readAll();
+      const names = new Map<string, Grown>();
+      for (const one of tree) {
+        const target = one.entry.type === 'link' ? names.get(one.entry.linkPath) : one;
+        names.set(one.entry.path === '.' ? '' : one.entry.path, target as Grown);
+      }
+      expect([...found.keys()].toSorted()).toEqual([...names.keys()].toSorted());
+      for (const [path, { entry, body }] of names) {
+        const other = found.get(path) as Found;
+        expect({ ...other.entry, path: '' }).toEqual({ ...entry, path: '' });
+        expect(other.body).toBe(body.toString('latin1'));
+        const same = [...names]
+          .filter(([, one]) => one.entry === entry)
+          .map(([name]) => found.get(name)?.nid);
+        expect(new Set(same)).toEqual(new Set([other.nid]));
+        if (entry.type !== 'directory') expect(other.links).toBe(same.length);
+      }
+      expect(bytes.length).toBe(size);
+      const again = createHash('sha256').update(bytes.subarray(BLOCK)).update(bytes.subarray(0, BLOCK));
+      expect(digest).toBe(`sha256:${again.digest('hex')}`);
+      await write(tree);
+      expect((await readFile(image)).equals(bytes)).toBe(true);
+    }),
+    { numRuns: 25 },
+  );
+});
+
+it('bodies longer than the buffers, and directories of many blocks', async () => {
+  const big = Buffer.alloc(3_500_001, 'abcdefg');
+  const many = Array.from({ length: 2000 }, (_, index) => plainEntry(`d/${index}`.padEnd(40, 'x'), 'fifo'));
+  await write([
+    { entry: plainEntry('d', 'directory'), body: Buffer.alloc(0) },
+    ...many.map((entry) => ({ entry, body: Buffer.alloc(0) })),
+    { entry: { ...plainEntry('big', 'file'), size: big.length }, body: big },
+  ]);
+  const found = await readAll();
+  expect(found.size).toBe(2003);
+  expect(found.get('big')?.body).toBe(big.toString('latin1'));
+  await using reader = await ErofsReader.open(image);
+  expect(await reader.find(`d/${'1999'.padEnd(38, 'x')}`)).toMatchObject({ kind: 'fifo' });
+  expect(await reader.find('d/none')).toBeUndefined();
+  expect(await reader.find('big/none')).toBeUndefined();
+});
+
+it('a layer keeps its whiteouts in the form of overlayfs, and its ids are shifted', async () => {
+  await layer(
+    [
+      { path: 'd/f', content: 'x', uid: 5, gid: 6 },
+      { path: 'd/.wh..wh..opq' },
+      { path: 'd/h', type: 'link', linkPath: 'd/f', uid: 5, gid: 6 },
+      { path: '.wh.gone' },
+    ],
+    { hostBase: 1000, size: 100 },
+  );
+  const found = await readAll();
+  expect([...found.keys()]).toEqual(['', 'd', 'd/f', 'd/h', 'gone']);
+  expect(found.get('gone')?.entry).toMatchObject({ type: 'char', devMajor: 0, devMinor: 0, uid: 1000 });
+  expect(found.get('d')?.entry.xattrs).toEqual(new Map([['trusted.overlay.opaque', Buffer.from('y')]]));
+  expect(found.get('d')?.links).toBe(2);
+  expect(found.get('')?.links).toBe(3);
+  expect(found.get('d/f')).toMatchObject({ links: 2, entry: { uid: 1005, gid: 1006 } });
+});
+
+it('a hard link that states other attributes changes its file, under every name', async () => {
+  const sink = await openErofsSink(image);
+  const xattrs = (...names: string[]): ReadonlyMap<string, Buffer> =>
+    new Map(names.map((name) => [name, Buffer.from(name)]));
+  const file = { ...plainEntry('a', 'file'), xattrs: xattrs('user.a', 'security.capability') };
+  await sink.put(file, async () => undefined);
+  await sink.put({ ...plainEntry('b', 'link'), linkPath: 'a' }, async () => undefined);
+  await sink.restamp({ ...plainEntry('b', 'file'), mode: 0o600, uid: 7, xattrs: xattrs('user.b') });
+  await sink.finish();
+  const found = await readAll();
+  expect(found.get('a')?.entry).toMatchObject({ mode: 0o600, uid: 7, xattrs: xattrs('user.a', 'user.b') });
+  expect(found.get('b')?.nid).toBe(found.get('a')?.nid);
+});
+
+it('the order of attributes in the archive changes nothing', async () => {
+  const one = [
+    ['user.b', Buffer.from('1')],
+    ['user.a', Buffer.from('2')],
+  ] as const;
+  const first = await layer([{ path: 'f', xattrs: new Map(one) }]);
+  const second = await layer([{ path: 'f', xattrs: new Map(one.toReversed()) }]);
+  expect(second.digest).toBe(first.digest);
+});
+
+it('what the form cannot hold is refused with a code', async () => {
+  expect(await codeOf(layer([{ path: 'd', type: 'char', devMajor: 4096, devMinor: 1 }]))).toBe(
+    'OCI_LAYER_WRITE',
+  );
+  expect(await codeOf(layer([{ path: 'd', type: 'block', devMajor: 1, devMinor: 2 ** 20 }]))).toBe(
+    'OCI_LAYER_WRITE',
+  );
+  const xattrs = new Map([['user.big', Buffer.alloc(65_536)]]);
+  expect(await codeOf(layer([{ path: 'f', xattrs }]))).toBe('OCI_LAYER_WRITE');
+  expect(await codeOf(layer([{ path: 'd', type: 'char', devMajor: 4095, devMinor: 2 ** 20 - 1 }]))).toBe(
+    'done',
+  );
+});
+
+it('what is there already is not overwritten, and a damaged image is said so', async () => {
+  await layer([{ path: 'f', content: 'x' }]);
+  expect(await codeOf(openErofsSink(image))).toMatch(/EEXIST/);
+  const handle = await open(image, 'r+');
+  await handle.write(Buffer.from([7]), 0, 1, 1024 + 36);
+  await handle.close();
+  expect(await codeOf(ErofsReader.open(image))).toBe('OCI_STORE_INVALID');
+  await layer([{ path: 'f', content: 'x'.repeat(9000) }]);
+  await truncate(image, 2 * BLOCK);
+  expect(await codeOf(readAll())).toBe('OCI_STORE_INVALID');
+  await truncate(image, 100);
+  expect(await codeOf(ErofsReader.open(image))).toBe('OCI_STORE_INVALID');
+});
