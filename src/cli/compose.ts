@@ -52,8 +52,17 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
   });
   const registryOptions = once(async (): Promise<RegistryClientOptions> => {
     const { proxySettings } = await import('../kernel/http/index.ts');
-    const { registries } = (await settings()).settings;
-    return { rules: registries, proxy: proxySettings(context.host.env), userAgent: `skycap/${version}` };
+    const { loadCredentials } = await import('../oci/registry/index.ts');
+    const { createTlsLookup } = await loadCredentials();
+    const { registries, hosts } = (await settings()).settings;
+    const { environment } = await credentials();
+    return {
+      rules: registries,
+      realms: Object.fromEntries(Object.entries(hosts).map(([host, { realms = [] }]) => [host, realms])),
+      tls: createTlsLookup({ hosts, environment }),
+      proxy: proxySettings(context.host.env),
+      userAgent: `skycap/${version}`,
+    };
   });
   const registry = once(async () => {
     const { loadCredentials, loadRegistryClient } = await import('../oci/registry/index.ts');

@@ -6,14 +6,6 @@ export {
   consentFor,
 } from './consent.ts';
 export { settingsError } from './errors.ts';
-export {
-  mergeRules,
-  prefixMatches,
-  type RegistryEndpoint,
-  type RegistryResolution,
-  resolveRegistry,
-  ruleFor,
-} from './registries.ts';
 export type * from './types.ts';
 
 /** Reads files, so only commands that need settings load it: `loadSettings`, `ensureRuntimeDirectory`. */

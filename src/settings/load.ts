@@ -4,8 +4,17 @@ import { settingsError } from './errors.ts';
 import { type FileOwner, readConfigFile } from './file.ts';
 import { type ConfigFile, isNamespace, parseConfig } from './parse.ts';
 import { mergeRules } from './registries.ts';
+import { type FoundRule, readContainersRules } from './registries-conf.ts';
 import { runtimeDirectoryOf } from './runtime.ts';
-import type { CredentialSource, LoadedSettings, Origin, Settings, SettingsInput } from './types.ts';
+import type {
+  CredentialSource,
+  LoadedSettings,
+  Origin,
+  RegistryHost,
+  RegistryRule,
+  Settings,
+  SettingsInput,
+} from './types.ts';
 
 const MACHINE_FILE = '/etc/skycap/config.yaml';
 
@@ -31,8 +40,8 @@ export const settingNames: Readonly<Record<SingleKey, { readonly key: string; re
   };
 
 /**
- * Flags win over variables, the user's file, the machine's file and defaults. Lists (registries, consents) and
- * credentials of both files are joined. Nothing is read from the working folder, and no path is relative to it
+ * Flags win over variables, the user's file, the machine's file and defaults. Lists (registries, consents),
+ * hosts and credentials of both files are joined; rules for registries of registries.conf come behind. Nothing is read from the working folder, and no path is relative to it
  * (docs/security.md, "Where power comes from").
  *
  * @throws SETTINGS_INVALID with every problem of the file, SETTINGS_OWNER, SETTINGS_UNREADABLE, SETTINGS_HOME
@@ -50,10 +59,25 @@ export async function loadSettings(input: SettingsInput): Promise<LoadedSettings
   });
   const origins: Origin[] = [];
   const single = await singles(input, { user, machine, origins });
-  const registries = mergeRules(machine?.registries ?? [], user?.registries ?? []);
+  const containers = await readContainersRules(input, findHome(input));
+  const found = {
+    user: [...foundIn(user), ...containers.user],
+    machine: [...foundIn(machine), ...containers.machine],
+  };
+  const registries = mergeRules(found.user.map(ruleOf), found.machine.map(ruleOf));
   for (const rule of registries) {
-    const from = user?.registries.some((other) => other.prefix === rule.prefix) ? userFile : machineFile;
+    const source = rule.machine === true ? found.machine : found.user;
+    const from = source.find((other) => other.rule.prefix === rule.prefix)?.file ?? '';
     origins.push({ key: `registries[${rule.prefix}]`, value: rule, from });
+  }
+  const hosts = new Map<string, RegistryHost>();
+  for (const config of [machine, user]) {
+    for (const [name, host] of Object.entries(config?.hosts ?? {}))
+      hosts.set(name, hostWithHome(host, input));
+  }
+  for (const [name, value] of hosts) {
+    const from = user !== undefined && Object.hasOwn(user.hosts, name) ? userFile : machineFile;
+    origins.push({ key: `hosts.${name}`, value, from });
   }
   const consents = [...(machine?.consents ?? []), ...(user?.consents ?? [])];
   for (const [index, consent] of consents.entries()) {
@@ -72,6 +96,7 @@ export async function loadSettings(input: SettingsInput): Promise<LoadedSettings
   }
   const settings: Settings = {
     registries,
+    hosts: Object.fromEntries(hosts),
     consents,
     credentials: Object.fromEntries(credentials),
     ...(single.engine === undefined ? {} : { engine: single.engine }),
@@ -83,6 +108,14 @@ export async function loadSettings(input: SettingsInput): Promise<LoadedSettings
     runtimeDirectory: single.runtimeDirectory as string,
   };
   return { settings, origins };
+}
+
+function foundIn(config: ConfigFile | undefined): readonly FoundRule[] {
+  return (config?.registries ?? []).map((rule) => ({ rule, file: config?.file ?? '' }));
+}
+
+function ruleOf({ rule }: FoundRule): RegistryRule {
+  return rule;
 }
 
 async function configFrom(file: string, owner: FileOwner): Promise<ConfigFile | undefined> {
@@ -177,8 +210,12 @@ function xdg(input: SettingsInput, variable: string, fallback: string): string {
   return value !== undefined && isAbsolute(value) ? value : join(homeOf(input), fallback);
 }
 
+function findHome(input: SettingsInput): string | undefined {
+  return [input.env.HOME, input.home].find((path) => path !== undefined && isAbsolute(path));
+}
+
 function homeOf(input: SettingsInput): string {
-  const home = [input.env.HOME, input.home].find((path) => path !== undefined && isAbsolute(path));
+  const home = findHome(input);
   if (home !== undefined) return home;
   throw settingsError('SETTINGS_HOME', 'HOME is not set, and this account has no home folder', {
     hint: 'set HOME, or XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_CACHE_HOME, to absolute paths',
@@ -196,6 +233,15 @@ function absolute(path: string, from: string, input: SettingsInput): string {
 function withHome(source: CredentialSource, input: SettingsInput): CredentialSource {
   if (source.kind !== 'path' || !source.path.startsWith('~/')) return source;
   return { kind: 'path', path: join(homeOf(input), source.path.slice(2)) };
+}
+
+function hostWithHome(host: RegistryHost, input: SettingsInput): RegistryHost {
+  const { realms, ...files } = host;
+  const paths = Object.entries(files).map(([name, path]) => [
+    name,
+    path.startsWith('~/') ? join(homeOf(input), path.slice(2)) : path,
+  ]);
+  return { ...Object.fromEntries(paths), ...(realms === undefined ? {} : { realms }) };
 }
 
 function shown(source: CredentialSource): unknown {

@@ -1,17 +1,13 @@
-import {
-  type DocNode,
-  didYouMean,
-  type MapEntry,
-  type ParsedDocument,
-  type Problem,
-  problemAt,
-} from '../document/index.ts';
-import type { Consent, CredentialSource, RegistryRule } from './types.ts';
+import { type DocNode, didYouMean, type ParsedDocument, type Problem } from '../document/index.ts';
+import { hostMap, registryRule } from './parse-registries.ts';
+import { Reader } from './reader.ts';
+import type { Consent, CredentialSource, RegistryHost, RegistryRule } from './types.ts';
 
 /** What one configuration file says. */
 export interface ConfigFile {
   readonly file: string;
   readonly registries: readonly RegistryRule[];
+  readonly hosts: Readonly<Record<string, RegistryHost>>;
   readonly consents: readonly Consent[];
   readonly credentials: Readonly<Record<string, CredentialSource>>;
   readonly engine?: string;
@@ -25,6 +21,7 @@ export interface ConfigFile {
 
 const TOP = [
   'registries',
+  'hosts',
   'engine',
   'engines',
   'consents',
@@ -49,11 +46,13 @@ export function parseConfig(document: ParsedDocument): {
     document.root === undefined ? [] : reader.map(document.root, 'the configuration', [...TOP, 'policy']);
   const values: Record<string, unknown> = {};
   let registries: readonly RegistryRule[] = [];
+  let hosts: Readonly<Record<string, RegistryHost>> = {};
   let consents: readonly Consent[] = [];
   let credentials: Readonly<Record<string, CredentialSource>> = {};
   for (const { key, keySpan, value } of top) {
     if (key === 'registries')
       registries = reader.list(value, key).flatMap((item) => registryRule(reader, item));
+    else if (key === 'hosts') hosts = hostMap(reader, value);
     else if (key === 'consents') consents = reader.list(value, key).flatMap((item) => consent(reader, item));
     else if (key === 'credentials') credentials = credentialMap(reader, value);
     else if (key === 'engine') values.engine = reader.text(value, key);
@@ -70,127 +69,9 @@ export function parseConfig(document: ParsedDocument): {
   }
   const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
   return {
-    config: { file: document.file, registries, consents, credentials, ...given },
+    config: { file: document.file, registries, hosts, consents, credentials, ...given },
     problems: [...document.problems, ...reader.problems],
   };
-}
-
-class Reader {
-  readonly problems: Problem[] = [];
-  readonly #document: ParsedDocument;
-
-  constructor(document: ParsedDocument) {
-    this.#document = document;
-  }
-
-  wrong(span: DocNode['span'], code: string, message: string, hint?: string): undefined {
-    this.problems.push(problemAt(this.#document, span, { code, message, hint }));
-    return undefined;
-  }
-
-  map(node: DocNode, what: string, known?: readonly string[]): readonly MapEntry[] {
-    if (node.kind === 'scalar' && node.value === null) return [];
-    if (node.kind !== 'map') {
-      this.wrong(node.span, 'wrong-type', `${what} must be a map`);
-      return [];
-    }
-    return node.entries.filter((entry) => {
-      if (known === undefined || known.includes(entry.key)) return true;
-      const meant = didYouMean(entry.key, known);
-      const hint =
-        meant === undefined
-          ? `known here: ${known.filter((key) => key !== 'policy').join(', ')}`
-          : `did you mean ${meant}?`;
-      this.wrong(entry.keySpan, 'unknown-key', `${what} has no key ${JSON.stringify(entry.key)}`, hint);
-      return false;
-    });
-  }
-
-  list(node: DocNode, what: string): readonly DocNode[] {
-    if (node.kind === 'scalar' && node.value === null) return [];
-    if (node.kind === 'seq') return node.items;
-    this.wrong(node.span, 'wrong-type', `\`${what}\` must be a list`);
-    return [];
-  }
-
-  text(node: DocNode, what: string): string | undefined {
-    if (node.kind === 'scalar' && typeof node.value === 'string' && node.value !== '') return node.value;
-    return this.wrong(node.span, 'wrong-type', `\`${what}\` must be a string that is not empty`);
-  }
-
-  flag(node: DocNode, what: string): boolean {
-    if (node.kind === 'scalar' && typeof node.value === 'boolean') return node.value;
-    this.wrong(node.span, 'wrong-type', `\`${what}\` must be true or false`);
-    return false;
-  }
-}
-
-function registryRule(reader: Reader, node: DocNode): RegistryRule[] {
-  const entries = reader.map(node, 'a registry', ['prefix', 'location', 'mirrors', 'insecure', 'blocked']);
-  let prefix: string | undefined;
-  let location: string | undefined;
-  let mirrors: RegistryRule['mirrors'] = [];
-  let insecure = false;
-  let blocked = false;
-  for (const { key, value } of entries) {
-    if (key === 'prefix') prefix = address(reader, value, { key, wildcard: true });
-    if (key === 'location') location = address(reader, value, { key, wildcard: false });
-    if (key === 'mirrors') mirrors = reader.list(value, key).flatMap((item) => mirror(reader, item));
-    if (key === 'insecure') insecure = reader.flag(value, key);
-    if (key === 'blocked') blocked = reader.flag(value, key);
-  }
-  // As in registries.conf: without a prefix the location is the prefix.
-  const of = prefix ?? location;
-  if (of !== undefined)
-    return [{ prefix: of, ...(location === undefined ? {} : { location }), mirrors, insecure, blocked }];
-  if (!entries.some(({ key }) => key === 'prefix' || key === 'location'))
-    reader.wrong(node.span, 'missing-key', 'a registry needs `prefix` or `location`');
-  return [];
-}
-
-function mirror(reader: Reader, node: DocNode): { location: string; insecure: boolean }[] {
-  if (node.kind === 'scalar') {
-    const location = address(reader, node, { key: 'mirrors', wildcard: false });
-    return location === undefined ? [] : [{ location, insecure: false }];
-  }
-  const entries = reader.map(node, 'a mirror', ['location', 'insecure']);
-  const at = entries.find(({ key }) => key === 'location');
-  if (at === undefined) {
-    reader.wrong(node.span, 'missing-key', 'a mirror needs `location`');
-    return [];
-  }
-  const location = address(reader, at.value, { key: 'location', wildcard: false });
-  const loose = entries.find(({ key }) => key === 'insecure');
-  return location === undefined
-    ? []
-    : [{ location, insecure: loose !== undefined && reader.flag(loose.value, 'insecure') }];
-}
-
-function address(
-  reader: Reader,
-  node: DocNode,
-  of: { readonly key: string; readonly wildcard: boolean },
-): string | undefined {
-  const text = reader.text(node, of.key);
-  if (text === undefined) return undefined;
-  if (text.includes('://')) {
-    return reader.wrong(
-      node.span,
-      'registry-address',
-      `\`${of.key}\` is a registry's name, not a URL`,
-      `write ${text.replace(/^.*:\/\//, '')}`,
-    );
-  }
-  const plain =
-    /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(\/[a-z0-9]+([._-]+[a-z0-9]+)*)*$|^\[[0-9a-fA-F:]+\](:[0-9]{1,5})?(\/[a-z0-9._/-]+)?$/;
-  const host = text.startsWith('*.') && of.wildcard ? text.slice(2) : text;
-  if (plain.test(host) && !(host !== text && /[/:]/.test(host))) return text;
-  return reader.wrong(
-    node.span,
-    'registry-address',
-    `${JSON.stringify(text)} is no registry address`,
-    of.wildcard ? 'write host[:port][/path] or *.host' : 'write host[:port][/path]',
-  );
 }
 
 function consent(reader: Reader, node: DocNode): Consent[] {

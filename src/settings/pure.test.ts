@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type ConsentRequest, consentFor } from './consent.ts';
-import { resolveRegistry } from './registries.ts';
+import { mergeRules } from './registries.ts';
 import type { Consent, RegistryRule } from './types.ts';
 
 const rule = (prefix: string, more: Partial<RegistryRule> = {}): RegistryRule => ({
@@ -11,41 +11,15 @@ const rule = (prefix: string, more: Partial<RegistryRule> = {}): RegistryRule =>
   ...more,
 });
 
-describe('resolveRegistry', () => {
-  const rules = [
-    rule('ghcr.io', { location: '127.0.0.1:5000' }),
-    rule('ghcr.io/acme', {
-      location: 'cache.example/x',
-      mirrors: [{ location: 'm.example', insecure: true }],
-    }),
-    rule('*.example', { location: 'wild.test' }),
-    rule('bad.test', { blocked: true }),
-    rule('loose.test:5000', { insecure: true }),
-  ];
-  it.each([
-    ['ghcr.io/other/app', ['127.0.0.1:5000/other/app']],
-    ['ghcr.io/acme/app', ['m.example/app', 'cache.example/x/app']],
-    ['ghcr.io/acme', ['m.example', 'cache.example/x']],
-    ['ghcr.io/acmeish/app', ['127.0.0.1:5000/acmeish/app']],
-    ['ghcr.iox/app', ['ghcr.iox/app']],
-    ['a.b.example:443/app', ['wild.test/app']],
-    ['example/app', ['example/app']],
-    ['.example/app', ['.example/app']],
-    ['bad.test/app', []],
-    ['loose.test:5000/app', ['loose.test:5000/app']],
-    ['loose.test:50001/app', ['loose.test:50001/app']],
-  ])('asks for %s at %j', (name, locations) => {
-    expect(resolveRegistry(rules, name).endpoints.map((endpoint) => endpoint.location)).toEqual(locations);
-  });
-  it('keeps `insecure` to the address that it was said of', () => {
-    expect(
-      resolveRegistry(rules, 'ghcr.io/acme/app').endpoints.map(({ insecure, mirror }) => [insecure, mirror]),
-    ).toEqual([
-      [true, true],
-      [false, false],
+describe('mergeRules', () => {
+  it('puts the user’s before the machine’s, of each the first of a prefix, and marks what is the machine’s', () => {
+    const user = [rule('a'), rule('a', { insecure: true })];
+    const machine = [rule('a', { blocked: true }), rule('b'), rule('b', { insecure: true })];
+    expect(mergeRules(user, machine)).toEqual([
+      rule('a'),
+      rule('a', { blocked: true, machine: true }),
+      rule('b', { machine: true }),
     ]);
-    expect(resolveRegistry(rules, 'loose.test:5000/app').endpoints[0]?.insecure).toBe(true);
-    expect(resolveRegistry(rules, 'bad.test/app').blocked).toBe(true);
   });
 });
 

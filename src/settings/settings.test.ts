@@ -22,7 +22,13 @@ afterEach(async () => {
 });
 
 function input(more: Partial<SettingsInput> = {}): SettingsInput {
-  return { env: { HOME: join(root, 'home'), ...more.env }, uid, machineFile, ...withoutEnv(more) };
+  return {
+    env: { HOME: join(root, 'home'), ...more.env },
+    uid,
+    machineFile,
+    containersFolder: join(root, 'containers'),
+    ...withoutEnv(more),
+  };
 }
 
 function withoutEnv({ env: _, ...rest }: Partial<SettingsInput>): Partial<SettingsInput> {
@@ -73,20 +79,59 @@ describe('precedence', () => {
     });
   });
 
-  it('keeps what the machine blocks, below its prefix too, and lets the user replace other rules', async () => {
+  it('keeps what the machine blocks, and lets the user replace other rules', async () => {
     await writeFile(
       machineFile,
       'registries:\n- {prefix: bad.example, blocked: true}\n- {prefix: ghcr.io, location: one.example}\n',
     );
-    await userFile(
+    const user = await userFile(
       'registries:\n- {prefix: bad.example/mine, location: two.example}\n- {prefix: ghcr.io, location: "127.0.0.1:5000"}\n',
     );
-    const { settings } = await loadSettings(input());
+    const { settings, origins } = await loadSettings(input());
+    const plain = { mirrors: [], insecure: false, blocked: false };
     expect(settings.registries).toEqual([
-      { prefix: 'bad.example/mine', location: 'two.example', mirrors: [], insecure: false, blocked: true },
-      { prefix: 'ghcr.io', location: '127.0.0.1:5000', mirrors: [], insecure: false, blocked: false },
-      { prefix: 'bad.example', mirrors: [], insecure: false, blocked: true },
+      { ...plain, prefix: 'bad.example/mine', location: 'two.example' },
+      { ...plain, prefix: 'ghcr.io', location: '127.0.0.1:5000' },
+      { ...plain, prefix: 'bad.example', blocked: true, machine: true },
+      { ...plain, prefix: 'ghcr.io', location: 'one.example', machine: true },
     ]);
+    expect(origins.filter(({ key }) => key.startsWith('registries')).map(({ from }) => from)).toEqual([
+      user,
+      user,
+      machineFile,
+      machineFile,
+    ]);
+  });
+
+  it('takes mirrors, authorities, client certificates and token servers of hosts, the user’s in place of the machine’s', async () => {
+    await writeFile(
+      machineFile,
+      'hosts:\n  R.example:5000: {ca: /etc/ssl/corp.pem}\n  s.example: {ca: /etc/ssl/s.pem}\n',
+    );
+    await userFile(
+      'registries:\n- prefix: ghcr.io\n  mirrors: [m.example, {location: n.example, insecure: true, pull-from-mirror: digest-only}]\n' +
+        'hosts:\n  r.example:5000: {ca: ~/corp.pem, certificate: ~/me.cert, key: /k, realms: [Login.example]}\n',
+    );
+    const { settings } = await loadSettings(input());
+    expect(settings.registries[0]?.mirrors).toEqual([
+      { location: 'm.example', insecure: false },
+      { location: 'n.example', insecure: true, pullFromMirror: 'digest-only' },
+    ]);
+    expect(settings.hosts).toEqual({
+      'r.example:5000': {
+        ca: join(root, 'home', 'corp.pem'),
+        certificate: join(root, 'home', 'me.cert'),
+        key: '/k',
+        realms: ['login.example'],
+      },
+      's.example': { ca: '/etc/ssl/s.pem' },
+    });
+  });
+
+  it('needs no home where variables name every folder', async () => {
+    const folder = join(root, 'xdg');
+    const env = { HOME: '', XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder, XDG_CACHE_HOME: folder };
+    expect((await loadSettings(input({ env }))).settings.registries).toEqual([]);
   });
 
   it('never shows the value of a credential', async () => {
@@ -169,6 +214,11 @@ describe('wrong files', () => {
     ['registries:\n- {prefx: a.example}', 2, 4, 'did you mean prefix?'],
     ['registries:\n- {prefix: https://a.example}', 2, 12, 'write a.example'],
     ['registries: {}', 1, 13, undefined],
+    ['registries:\n- {prefix: a.b, mirrors: [{location: c.d, pull-from-mirror: no}]}', 2, 61, undefined],
+    ['hosts:\n  a.b/c: {ca: /x}', 2, 3, expect.stringContaining('host')],
+    ['hosts:\n  a.b: {ca: x}', 2, 13, expect.stringContaining('/')],
+    ['hosts:\n  a.b: {key: /x}', 2, 8, undefined],
+    ['hosts:\n  a.b: {realms: [https://c.d]}', 2, 18, expect.stringContaining('https')],
     ['consents:\n- {kind: dokcer, bundle: a/b, step: x}', 2, 10, 'did you mean docker?'],
     ['consents:\n- {kind: docker, step: x}', 2, 3, expect.stringContaining('digest')],
     ['consents:\n- {kind: docker, bundle: app, step: x}', 2, 26, expect.stringContaining('repository')],

@@ -4,10 +4,29 @@ export interface RegistryRule {
   readonly prefix: string;
   /** Replaces the prefix in the address asked; the reference keeps its original name. */
   readonly location?: string;
-  readonly mirrors: readonly { readonly location: string; readonly insecure: boolean }[];
+  readonly mirrors: readonly RegistryMirror[];
   /** Plain http, or https without a checked certificate. Loopback needs no mention. */
   readonly insecure: boolean;
   readonly blocked: boolean;
+  /** The administrator's: what it blocks, no other rule lifts. */
+  readonly machine?: boolean;
+}
+
+export interface RegistryMirror {
+  readonly location: string;
+  readonly insecure: boolean;
+  /** Whether it is asked for digests, for tags or, by default, for both. */
+  readonly pullFromMirror?: 'all' | 'digest-only' | 'tag-only';
+}
+
+/** What one `host[:port]` needs beyond its name. */
+export interface RegistryHost {
+  /** PEM files, absolute. Authorities are added to those that are trusted anyway. */
+  readonly ca?: string;
+  readonly certificate?: string;
+  readonly key?: string;
+  /** Token servers on other hosts that may have the credentials for this one: `host[:port]`. */
+  readonly realms?: readonly string[];
 }
 
 export interface Consent {
@@ -32,6 +51,8 @@ export type CredentialSource =
 
 export interface Settings {
   readonly registries: readonly RegistryRule[];
+  /** By `host[:port]`, lower case. */
+  readonly hosts: Readonly<Record<string, RegistryHost>>;
   /** `docker`, `oci-runtime`, …; undefined: discovered. */
   readonly engine?: string;
   readonly consents: readonly Consent[];
@@ -55,7 +76,7 @@ export interface Origin {
 
 /** What settings are read from: the machine's file, the user's file, variables and flags, the last one first. */
 export interface SettingsInput {
-  /** The whole environment; only `SKYCAP_*`, `XDG_*`, `DOCKER_HOST` and `HOME` are looked at. */
+  /** The whole environment; only `SKYCAP_*`, `XDG_*`, `DOCKER_HOST`, `CONTAINERS_REGISTRIES_CONF` and `HOME` are looked at. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly flags?: SettingsFlags;
   /** Effective user id. */
@@ -64,6 +85,8 @@ export interface SettingsInput {
   readonly home?: string;
   /** Default `/etc/skycap/config.yaml`; must belong to root. */
   readonly machineFile?: string;
+  /** Default `/etc/containers`; its files must belong to root. */
+  readonly containersFolder?: string;
 }
 
 export interface SettingsFlags {

@@ -66,13 +66,14 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
     return agent;
   }
 
-  function start(request: HttpRequest, deadlines: Deadlines): { outgoing: ClientRequest; where: string } {
+  function start(request: HttpRequest, deadlines: Deadlines): Started {
     const url = typeof request.url === 'string' ? new URL(request.url) : request.url;
     if (url.protocol !== 'http:' && url.protocol !== 'https:') {
       throw new TypeError(`not an http address: ${url.protocol}`);
     }
     if (options.socketPath === undefined) checkLiteral(url, request.checkAddress);
-    const relay = relayOf(url, proxyOf(url, request));
+    const proxy = proxyOf(url, request);
+    const relay = relayOf(url, proxy);
     const target = relay ?? url;
     const send = target.protocol === 'https:' ? httpsRequest : httpRequest;
     const outgoing = send({
@@ -84,7 +85,8 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
       path: relay === undefined ? `${url.pathname}${url.search}` : url.href.replace(/#.*$/, ''),
       headers: headersOf(request, url, relay),
     });
-    return { outgoing, where: options.socketPath === undefined ? url.origin : `unix:${options.socketPath}` };
+    const where = options.socketPath === undefined ? url.origin : `unix:${options.socketPath}`;
+    return { outgoing, where, proxied: proxy !== undefined };
   }
 
   function headersOf(request: HttpRequest, url: URL, proxy: URL | undefined): OutgoingHttpHeaders {
@@ -101,8 +103,8 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
   async function once(request: HttpRequest): Promise<HttpResponse | Upgraded> {
     request.signal?.throwIfAborted();
     const deadlines: Deadlines = { ...DEADLINES, ...options.deadlines, ...request.deadlines };
-    const { outgoing, where } = start(request, deadlines);
-    return await exchange(request, outgoing, { deadlines, where });
+    const { outgoing, where, proxied } = start(request, deadlines);
+    return await exchange(request, outgoing, { deadlines, where, proxied });
   }
 
   async function again(request: HttpRequest): Promise<HttpResponse | Upgraded> {
@@ -135,6 +137,12 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
   };
 }
 
+interface Started {
+  readonly outgoing: ClientRequest;
+  readonly where: string;
+  readonly proxied: boolean;
+}
+
 /** A proxy that is asked for the whole address itself: plain http. Everything else goes through a tunnel. */
 function relayOf(url: URL, proxy: URL | undefined): URL | undefined {
   return url.protocol === 'http:' ? proxy : undefined;
@@ -155,9 +163,9 @@ function bodyLength(request: HttpRequest): number | undefined {
 function exchange(
   request: HttpRequest,
   outgoing: ClientRequest,
-  context: { readonly deadlines: Deadlines; readonly where: string },
+  context: { readonly deadlines: Deadlines; readonly where: string; readonly proxied: boolean },
 ): Promise<HttpResponse | Upgraded> {
-  const { deadlines, where } = context;
+  const { deadlines, where, proxied } = context;
   const { signal } = request;
   return new Promise((resolve, reject) => {
     let answered = false;
@@ -200,6 +208,7 @@ function exchange(
           idleBytes: deadlines.idleBytes ?? 1,
           where,
           signal,
+          proxied,
           done: over,
         }),
       );

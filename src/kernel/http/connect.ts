@@ -3,7 +3,7 @@ import { type AgentOptions, Agent as HttpAgent, request as httpRequest } from 'n
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { connect as tlsConnect } from 'node:tls';
+import { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls';
 import { HttpFailure } from './failure.ts';
 import type { AddressCheck, TlsSettings } from './types.ts';
 
@@ -43,17 +43,26 @@ export function checkLiteral(url: URL, check: AddressCheck | undefined): void {
   if (reason !== undefined) throw new HttpFailure('address', `${url.origin}: ${reason}`);
 }
 
-function tlsOptions(tls: TlsSettings | undefined): Record<string, unknown> {
+interface SecureOptions {
+  readonly secureContext?: SecureContext;
+  readonly rejectUnauthorized?: boolean;
+}
+
+/** Made once an agent: reading a hundred authorities again for each connection costs more than the handshake. */
+function tlsOptions(tls: TlsSettings | undefined): SecureOptions {
   if (tls === undefined) return {};
   const buffer = (value: string | Uint8Array): string | Buffer =>
     typeof value === 'string' ? value : Buffer.from(value);
   const ca = tls.ca;
-  return {
+  const given = {
     ...(ca === undefined
       ? {}
       : { ca: typeof ca === 'string' || ca instanceof Uint8Array ? buffer(ca) : ca.map(buffer) }),
     ...(tls.cert === undefined ? {} : { cert: buffer(tls.cert) }),
     ...(tls.key === undefined ? {} : { key: buffer(tls.key) }),
+  };
+  return {
+    ...(Object.keys(given).length === 0 ? {} : { secureContext: createSecureContext(given) }),
     ...(tls.insecure === true ? { rejectUnauthorized: false } : {}),
   };
 }
@@ -92,7 +101,8 @@ export function makeAgent(protocol: string, settings: ConnectSettings): HttpAgen
       : { lookup: checkedLookup(settings.checkAddress) }),
   };
   if (protocol === 'http:') return timed(new HttpAgent(options), 'connect', settings.connectMs);
-  const agent = new HttpsAgent({ ...options, ...tlsOptions(settings.tls) });
+  const secureOptions = tlsOptions(settings.tls);
+  const agent = new HttpsAgent({ ...options, ...secureOptions });
   if (settings.proxy === undefined) return timed(agent, 'secureConnect', settings.connectMs);
   const proxy = settings.proxy;
   agent.createConnection = (connection, callback) => {
@@ -101,7 +111,7 @@ export function makeAgent(protocol: string, settings: ConnectSettings): HttpAgen
       (socket) => {
         const name = target.servername ?? target.host ?? '';
         const secure = tlsConnect({
-          ...tlsOptions(settings.tls),
+          ...secureOptions,
           socket,
           ...(isIP(name) === 0 ? { servername: name } : { host: name }),
         });
@@ -122,8 +132,17 @@ function bracketed(host: string): string {
 /** `Proxy-Authorization` from the proxy's URL (RFC 9110, 11.7.2). */
 export function proxyAuthorization(proxy: URL): Record<string, string> {
   if (proxy.username === '' && proxy.password === '') return {};
-  const pair = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  const pair = `${percentDecoded(proxy.username)}:${percentDecoded(proxy.password)}`;
   return { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
+}
+
+/** A lone percent sign in a password is itself. */
+function percentDecoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function tunnel(proxy: URL, authority: string, connectMs: number): Promise<Socket> {

@@ -29,6 +29,7 @@ export interface ResponseSettings {
   readonly idleBytes: number;
   readonly where: string;
   readonly signal: AbortSignal | undefined;
+  readonly proxied: boolean;
   /** Called once when the exchange is over, well or badly. */
   readonly done: () => void;
 }
@@ -59,6 +60,7 @@ export function wrapResponse(message: IncomingMessage, settings: ResponseSetting
     headers: message.headers,
     values: (name) => message.headersDistinct[name.toLowerCase()] ?? [],
     remoteAddress: message.socket?.remoteAddress,
+    proxied: settings.proxied,
     body,
     bytes,
     text: async (limit) => Buffer.from(await bytes(limit)).toString('utf8'),

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net';
+import { HttpFailure } from './failure.ts';
 import type { ProxySettings } from './types.ts';
 
 /** From environment values; lower case wins, as in curl. `HTTP_PROXY` in capitals is taken too (Go does). */
@@ -20,7 +21,7 @@ export function proxySettings(env: Readonly<Record<string, string | undefined>>)
 /**
  * The proxy for this address, or undefined for a direct connection. Loopback never goes through a proxy.
  *
- * @throws TypeError for a proxy address that is no http or https URL
+ * @throws HttpFailure `proxy` for a proxy address that is no http or https URL; without the address, which may hold a password
  */
 export function proxyFor(url: URL, settings: ProxySettings | undefined): URL | undefined {
   const value = url.protocol === 'https:' ? settings?.httpsProxy : settings?.httpProxy;
@@ -36,11 +37,15 @@ export function proxyFor(url: URL, settings: ProxySettings | undefined): URL | u
   const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
   const exempt = (settings.noProxy ?? '').split(/[\s,]+/).filter((entry) => entry !== '');
   if (exempt.some((entry) => matches(entry.toLowerCase(), host, port))) return undefined;
-  const proxy = new URL(value.includes('://') ? value : `http://${value}`);
-  if (proxy.protocol !== 'http:' && proxy.protocol !== 'https:') {
-    throw new TypeError(`proxies of kind ${proxy.protocol.slice(0, -1)} are not supported`);
-  }
-  return proxy;
+  const text = value.includes('://') ? value : `http://${value}`;
+  const where = `the proxy for ${url.protocol.slice(0, -1)} addresses`;
+  if (!URL.canParse(text)) throw new HttpFailure('proxy', `${where} is no address`);
+  const proxy = new URL(text);
+  if (proxy.protocol === 'http:' || proxy.protocol === 'https:') return proxy;
+  throw new HttpFailure(
+    'proxy',
+    `${where} is of the kind ${proxy.protocol.slice(0, -1)}, which is not supported`,
+  );
 }
 
 function matches(entry: string, host: string, port: string): boolean {

@@ -72,6 +72,8 @@ export interface HttpResponse {
   values(name: string): readonly string[];
   /** Address of the peer; the proxy's where one is used, undefined on a unix socket. */
   readonly remoteAddress: string | undefined;
+  /** True where a proxy is in between: then nobody has seen the address of the peer itself. */
+  readonly proxied?: boolean;
   /** Throws `HttpFailure` at a broken or silent connection. Stopping early closes the connection. */
   readonly body: AsyncIterable<Uint8Array>;
   /** Reads all, at most `limit` bytes (then `HttpFailure` `too-large`). */

@@ -111,7 +111,9 @@ export function refusalError(refusal: Refusal, asked: AskedFor): SkycapError {
 
 export function isRateLimit(refusal: Refusal): boolean {
   if (refusal.status === 429) return true;
-  return refusal.status >= 400 && refusal.status < 500 && refusal.codes.includes('TOOMANYREQUESTS');
+  if (refusal.status < 400 || refusal.status >= 500) return false;
+  // GitHub's registry says so in plain text, without a code.
+  return refusal.codes.includes('TOOMANYREQUESTS') || /^\s*toomanyrequests\b/i.test(refusal.text);
 }
 
 /** What went wrong below HTTP as an error with a code and a next step. */
@@ -126,7 +128,7 @@ function describe(error: HttpFailure): readonly [Parameters<typeof ociError>[0],
     case 'tls':
       return [
         'REGISTRY_TLS',
-        "hand in the registry's authority, or mark the registry insecure in the configuration",
+        'name its authority in the configuration (hosts: {HOST: {ca: FILE}}) or in /etc/containers/certs.d/HOST/ca.crt',
       ];
     case 'address':
       return [

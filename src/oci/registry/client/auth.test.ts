@@ -62,7 +62,7 @@ describe('Basic', () => {
       accepts: (value) => value === basic('alice', 'pass:word'),
     });
 
-  it('sends user and password, colons included', async () => {
+  it('R25 sends user and password, colons included', async () => {
     await using registry = await basicRegistry();
     await using asked = asking({ credentials: always(alice) });
     expect(
@@ -70,7 +70,7 @@ describe('Basic', () => {
     ).toBe(TYPE);
   });
 
-  it('without credentials, or with wrong ones, ends in a code that says so', async () => {
+  it('R26 R27 without credentials, or with wrong ones, ends in a code that says so', async () => {
     await using registry = await basicRegistry();
     await using nobody = asking();
     await expect(nobody.client.getManifest(nobody.at(registry.host), nobody.options)).rejects.toMatchObject({
@@ -105,7 +105,7 @@ describe('Basic', () => {
 });
 
 describe('Bearer', () => {
-  it('asks with GET, scope and service, and takes either name of the token', async () => {
+  it('R6 R7 asks with GET, scope and service, and takes either name of the token', async () => {
     for (const field of ['token', 'access_token']) {
       await using registry = await guarded({ token: () => ({ body: JSON.stringify({ [field]: 't1' }) }) });
       await using asked = asking();
@@ -115,7 +115,7 @@ describe('Bearer', () => {
     }
   });
 
-  it('reads the right one of several challenges in one header or many', async () => {
+  it('R1 R2 reads the right one of several challenges in one header or many', async () => {
     for (const challenge of [
       (host: string) => `Negotiate, Basic realm="b", Bearer realm="http://${host}/token",service="a, b"`,
       (host: string) => [
@@ -133,7 +133,7 @@ describe('Bearer', () => {
     }
   });
 
-  it('keeps the token for what it covers, asks once for many at a time', async () => {
+  it('R9 keeps the token for what it covers, asks once for many at a time', async () => {
     await using registry = await guarded();
     await using asked = asking();
     await Promise.all(
@@ -143,20 +143,22 @@ describe('Bearer', () => {
     expect(tokenLines(registry)).toHaveLength(1);
   });
 
-  it('puts what it needs before what the challenge wants besides', async () => {
+  it('R5 R11 puts what it needs before what the refusal of this request wants besides', async () => {
+    let asked401 = 0;
     await using registry = await guarded({
+      // What GitHub's registry says at /v2/ is an example; what it says of a request is meant.
       challenge: (host) =>
-        `Bearer realm="http://${host}/token",scope="repository:other/x:pull repository:team/app:pull"`,
+        `Bearer realm="http://${host}/token",service="reg",scope="${asked401++ === 0 ? 'repository:user/image:pull' : 'repository:other/x:pull repository:team/app:pull'}"`,
+      accepts: (authorization) => authorization === 'Bearer t2',
     });
     await using asked = asking();
     await asked.client.getManifest(asked.at(registry.host), asked.options);
-    expect(registry.asked.find((entry) => entry.path === '/token')?.query.getAll('scope')).toEqual([
-      'repository:team/app:pull',
-      'repository:other/x:pull',
-    ]);
+    expect(
+      registry.asked.filter(({ path }) => path === '/token').map(({ query }) => query.getAll('scope')),
+    ).toEqual([['repository:team/app:pull'], ['repository:team/app:pull', 'repository:other/x:pull']]);
   });
 
-  it('renews before the end, treats short lives as a minute, and after a refusal', async () => {
+  it('R8 renews before the end, treats short lives as a minute, and after a refusal', async () => {
     let valid = 't1';
     let issued = 0;
     await using registry = await guarded({
@@ -184,7 +186,7 @@ describe('Bearer', () => {
     ).toBe(true);
   });
 
-  it('gives up when a fresh token is refused too', async () => {
+  it('R13 gives up when a fresh token is refused too', async () => {
     await using registry = await guarded({ accepts: () => false });
     await using asked = asking();
     expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(
@@ -194,14 +196,14 @@ describe('Bearer', () => {
     expect(asked.clock.slept).toEqual([]);
   });
 
-  it('takes a registry token as it is', async () => {
+  it('R20 takes a registry token as it is', async () => {
     await using registry = await guarded({ accepts: (value) => value === 'Bearer ready-made' });
     await using asked = asking({ credentials: always({ kind: 'registry-token', token: 'ready-made' }) });
     await asked.client.getManifest(asked.at(registry.host), asked.options);
     expect(tokenLines(registry)).toEqual([]);
   });
 
-  it('trades an identity token by POST, or as a password where POST is unknown', async () => {
+  it('R16 R17 trades an identity token by POST, or as a password where POST is unknown', async () => {
     const credential: Credential = { kind: 'identity-token', token: 'refresh&me' };
     await using registry = await guarded();
     await using asked = asking({ credentials: always(credential) });
@@ -224,7 +226,7 @@ describe('Bearer', () => {
     );
   });
 
-  it('logs in with a password by POST where GET is unknown', async () => {
+  it('R18 logs in with a password by POST where GET is unknown', async () => {
     await using registry = await guarded({
       token: (entry) => (entry.method === 'GET' ? { status: 405 } : { body: '{"access_token":"t1"}' }),
     });
@@ -243,7 +245,7 @@ describe('Bearer', () => {
     ]);
   });
 
-  it.each([
+  const ANSWERS = [
     [
       'an error',
       { status: 401, body: '{"error":"invalid_grant","error_description":"no"}' },
@@ -254,13 +256,17 @@ describe('Bearer', () => {
     ['a token that would split the header', { body: '{"token":"a\\r\\nx: y"}' }, 'REGISTRY_AUTH_INVALID'],
     ['an endless answer', { endless: true }, 'REGISTRY_ANSWER_TOO_LARGE'],
     ['a redirect', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }, 'REGISTRY_ANSWER_INVALID'],
-  ] as const)('ends at a token server that answers with %s', async (_, reply: Reply, code) => {
-    await using registry = await guarded({ token: () => reply });
-    await using asked = asking({ credentials: always(alice) });
-    expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(code);
-  });
+  ] as const;
+  it.each(ANSWERS)(
+    'R7 R21 R22 R24 ends at a token server that answers with %s',
+    async (_, reply: Reply, code) => {
+      await using registry = await guarded({ token: () => reply });
+      await using asked = asking({ credentials: always(alice) });
+      expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(code);
+    },
+  );
 
-  it('waits for a token server that is busy', async () => {
+  it('R23 waits for a token server that is busy', async () => {
     let count = 0;
     await using registry = await guarded({
       token: () =>
@@ -273,20 +279,21 @@ describe('Bearer', () => {
 });
 
 describe('realms', () => {
-  it.each([
+  const REALMS = [
     ['ftp://127.0.0.1/token', 'REGISTRY_ADDRESS_REFUSED'],
     ['not an address', 'REGISTRY_AUTH_INVALID'],
     ['', 'REGISTRY_AUTH_INVALID'],
     ['http://user:pw@127.0.0.1/token', 'REGISTRY_ADDRESS_REFUSED'],
     ['https://login.evil.test/token', 'REGISTRY_AUTH_INVALID'],
     ['http://169.254.169.254/latest', 'REGISTRY_AUTH_INVALID'],
-  ])('%j get no credentials', async (realm, code) => {
+  ] as const;
+  it.each(REALMS)('R31 R32 %j get no credentials', async (realm, code) => {
     await using registry = await guarded({ challenge: () => `Bearer realm="${realm}"` });
     await using asked = asking({ credentials: always(alice) });
     expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(code);
   });
 
-  it('may not lead a visitor without credentials to the metadata address or to plain http elsewhere', async () => {
+  it('R34 may not lead a visitor without credentials to the metadata address or to plain http elsewhere', async () => {
     for (const realm of [
       'http://169.254.169.254/token',
       'http://10.0.0.1/token',
@@ -300,7 +307,7 @@ describe('realms', () => {
     }
   });
 
-  it('on another port of the same machine get them; other hosts where they are configured', async () => {
+  it('R31 on another port of the same machine get them', async () => {
     await using tokens = await scriptedRegistry({ 'GET /token': { body: '{"token":"t1"}' } });
     await using registry = await guarded({ challenge: () => `Bearer realm="http://${tokens.host}/token"` });
     await using asked = asking({ credentials: always(alice) });

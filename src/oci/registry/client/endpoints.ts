@@ -1,4 +1,4 @@
-import type { RegistryRule } from '../../../settings/index.ts';
+import type { RegistryMirror, RegistryRule } from '../../../settings/index.ts';
 import { ociError } from '../../errors.ts';
 import {
   formatReference,
@@ -28,38 +28,73 @@ export interface Endpoints {
 const DOCKER_HUB = 'docker.io';
 const DOCKER_HUB_API = 'registry-1.docker.io';
 
+/** Where the API of a registry is asked: Docker Hub's has a name of its own. */
+export function apiHost(host: string): string {
+  return host === DOCKER_HUB || host === `index.${DOCKER_HUB}` ? DOCKER_HUB_API : host;
+}
+
 /**
- * Applies the longest matching rule (registries.conf semantics, containers-registries.conf(5)).
+ * Applies the longest matching rule, of equal ones the first (containers-registries.conf(5), "Choosing a registry" and
+ * "Remapping and mirroring registries"). What the machine's rules block, no other rule lifts, and no rule leads there.
  *
  * @throws REGISTRY_BLOCKED, or REGISTRY_ADDRESS_REFUSED for a malformed location
  */
 export function endpointsOf(reference: Reference, rules: readonly RegistryRule[]): Endpoints {
   const rule = ruleFor(reference, rules);
-  if (rule?.blocked === true) {
-    throw ociError(
-      'REGISTRY_BLOCKED',
-      `${formatReference(reference)}: the configuration blocks ${quoted(rule.prefix)}`,
-      {
-        hint: 'remove the rule, or take the image from another registry',
-      },
-    );
-  }
-  const at = (location: string | undefined, flags: { insecure: boolean; mirror: boolean }): Endpoint =>
-    place(rewrite(reference, rule?.prefix, location), location, flags);
+  const lawful = rules.filter((other) => other.machine === true);
+  for (const blocking of [ruleFor(hubNamed(reference), lawful), ruleFor(hubNamed(reference), rules), rule])
+    if (blocking?.blocked === true) throw blocked(reference, blocking);
+  const at = (location: string | undefined, flags: { insecure: boolean; mirror: boolean }): Endpoint => {
+    const { host, repository } = place(rewrite(reference, rule?.prefix, location), location);
+    // The administrator's own rules may well lead where others may not go directly.
+    const there = hubNamed({ registry: host, repository });
+    const other = rule?.machine === true ? undefined : ruleFor(there, lawful);
+    if (other?.blocked === true) throw blocked(reference, other);
+    return { host: apiHost(host), repository, ...flags };
+  };
   const write = at(rule?.location, { insecure: rule?.insecure ?? false, mirror: false });
-  const mirrors = (rule?.mirrors ?? []).map((mirror) =>
-    at(mirror.location, { insecure: mirror.insecure, mirror: true }),
-  );
+  const mirrors = (rule?.mirrors ?? [])
+    .filter((mirror) => isFor(mirror, reference))
+    .map((mirror) => at(mirror.location, { insecure: mirror.insecure, mirror: true }));
   return { read: [...mirrors, write], write };
+}
+
+/** Docker Hub under the name that rules call it by, whichever of its names was used. */
+function hubNamed(reference: Reference): Reference {
+  return apiHost(reference.registry) === DOCKER_HUB_API ? { ...reference, registry: DOCKER_HUB } : reference;
+}
+
+function blocked(reference: Reference, rule: RegistryRule): Error {
+  return ociError(
+    'REGISTRY_BLOCKED',
+    `${formatReference(reference)}: the configuration blocks ${quoted(rule.prefix)}`,
+    {
+      hint:
+        rule.machine === true
+          ? "take the image from another registry, or ask this machine's administrator"
+          : 'remove the rule, or take the image from another registry',
+    },
+  );
+}
+
+/** A digest means the same everywhere; what a mirror knows as a tag may be old. */
+function isFor(mirror: RegistryMirror, reference: Reference): boolean {
+  if (mirror.pullFromMirror === 'digest-only') return reference.digest !== undefined;
+  if (mirror.pullFromMirror === 'tag-only') return reference.digest === undefined;
+  return true;
 }
 
 function ruleFor(reference: Reference, rules: readonly RegistryRule[]): RegistryRule | undefined {
   const name = repositoryOf(reference);
-  return rules
-    .filter((rule) => matchedLength(rule.prefix, name, reference) > 0)
-    .toSorted(
-      (a, b) => matchedLength(b.prefix, name, reference) - matchedLength(a.prefix, name, reference),
-    )[0];
+  let best: RegistryRule | undefined;
+  let longest = 0;
+  for (const rule of rules) {
+    const length = matchedLength(rule.prefix, name, reference);
+    if (length <= longest) continue;
+    best = rule;
+    longest = length;
+  }
+  return best;
 }
 
 /** Characters of `name` that the prefix covers, ending at `/` or a port's `:`; 0 for no match. */
@@ -90,8 +125,7 @@ function rewrite(reference: Reference, prefix: string | undefined, location: str
 function place(
   name: string,
   location: string | undefined,
-  flags: { insecure: boolean; mirror: boolean },
-): Endpoint {
+): { readonly host: string; readonly repository: string } {
   const slash = name.indexOf('/');
   const host = name.slice(0, Math.max(slash, 0)).toLowerCase();
   const repository = name.slice(slash + 1);
@@ -104,5 +138,5 @@ function place(
       },
     );
   }
-  return { host: host === DOCKER_HUB ? DOCKER_HUB_API : host, repository, ...flags };
+  return { host, repository };
 }

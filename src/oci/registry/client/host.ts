@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import {
   type AddressCheck,
   allowAddresses,
@@ -15,6 +16,7 @@ const NAMED = allowAddresses(['public', 'private', 'loopback', 'reserved']);
 const PUBLIC = allowAddresses(['public']);
 const NEAR = allowAddresses(['public', 'private']);
 const LOOPBACK = allowAddresses(['loopback']);
+const SOMEWHERE_PUBLIC = '1.1.1.1';
 
 export type HostRequest = Omit<HttpRequest, 'url' | 'checkAddress' | 'tls' | 'direct'>;
 
@@ -23,7 +25,7 @@ export interface Host {
   readonly name: string;
   /** Finds the scheme; the first call talks to the host. */
   origin(signal: AbortSignal): Promise<URL>;
-  /** The last challenges, best known without a failed request of one's own. */
+  /** The last challenges without their scopes, which were another request's: best known before one's own refusal. */
   readonly challenges: readonly Challenge[];
   learn(response: HttpResponse): void;
   /** To this host, or to where it led; then under the rules for such addresses. */
@@ -52,13 +54,14 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
   };
 
   function learn(response: HttpResponse): void {
-    if (response.remoteAddress !== undefined && nearest === undefined) {
-      const found = classifyAddress(response.remoteAddress);
+    const address = addressOf(response, name);
+    if (address !== undefined && nearest === undefined) {
+      const found = classifyAddress(address);
       // A reserved network that somebody uses anyway is theirs: nearer than what is public.
       nearest = found === 'loopback' ? found : found === 'public' ? 'public' : 'private';
     }
     const found = parseChallenges(response.values('www-authenticate'));
-    if (response.status === 401 && found.length > 0) challenges = found;
+    if (response.status === 401 && found.length > 0) challenges = found.map(withoutScope);
   }
 
   async function ping(
@@ -145,6 +148,22 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
       });
     },
   };
+}
+
+/**
+ * The peer's own address. Behind a proxy nobody has seen it, and the proxy's says nothing about it: then it counts as
+ * public, the strictest, unless the name is an address itself.
+ */
+function addressOf(response: HttpResponse, name: string): string | undefined {
+  if (response.proxied !== true) return response.remoteAddress;
+  const literal = new URL(`http://${name}`).hostname.replace(/^\[|\]$/g, '');
+  return isIP(literal) === 0 ? SOMEWHERE_PUBLIC : literal;
+}
+
+/** GitHub's registry names an example repository at `/v2/`; whoever asked for that would be refused. */
+function withoutScope({ scheme, params }: Challenge): Challenge {
+  const { scope: _, ...others } = params;
+  return { scheme, params: others };
 }
 
 /** Nothing listens for TLS there: refused, or the answer to our hello is no TLS. A bad certificate is not this. */

@@ -1,17 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../../kernel/index.ts';
-import type { RegistryRule } from '../../../settings/index.ts';
-import { parseReference } from '../../names/index.ts';
 import { parseChallenges } from './challenge.ts';
-import { endpointsOf } from './endpoints.ts';
 import { nextLink } from './link.ts';
 import { manifestMediaType } from './manifest.ts';
 import { backOff, RETRY, retryAfter } from './retry.ts';
 
 describe('parseChallenges', () => {
   const bearer = (params: object): object => ({ scheme: 'bearer', params });
-  it.each([
+  const LINES: readonly (readonly [readonly string[], readonly object[]])[] = [
     [['Basic realm="x"'], [{ scheme: 'basic', params: { realm: 'x' } }]],
     [['BEARER Realm="https://a/t",SERVICE=s'], [bearer({ realm: 'https://a/t', service: 's' })]],
     [
@@ -41,7 +38,8 @@ describe('parseChallenges', () => {
     [['Bearer realm="a" junk "quoted"'], [bearer({ realm: 'a' }), { scheme: 'junk', params: {} }]],
     [['', '   ', ',,'], []],
     [['="x"'], []],
-  ])('%j', (lines, challenges) => {
+  ];
+  it.each(LINES)('R1 R3 %j', (lines, challenges) => {
     expect(parseChallenges(lines).map(({ scheme, params }) => ({ scheme, params: { ...params } }))).toEqual(
       challenges,
     );
@@ -111,76 +109,6 @@ describe('nextLink', () => {
     const start = performance.now();
     nextLink([`<a>${';a'.repeat(50_000)}`, `<a>${' ; a = "'.repeat(20_000)}`, '<'.repeat(100_000)]);
     expect(performance.now() - start).toBeLessThan(1000);
-  });
-});
-
-describe('endpointsOf', () => {
-  const rule = (prefix: string, more: Partial<RegistryRule> = {}): RegistryRule => ({
-    prefix,
-    mirrors: [],
-    insecure: false,
-    blocked: false,
-    ...more,
-  });
-  const addresses = (text: string, rules: readonly RegistryRule[]): readonly string[] =>
-    endpointsOf(parseReference(text), rules).read.map(
-      (e) => `${e.mirror ? 'mirror ' : ''}${e.insecure ? 'insecure ' : ''}${e.host}/${e.repository}`,
-    );
-
-  it.each([
-    ['alpine', [], ['registry-1.docker.io/library/alpine']],
-    ['ghcr.io/a/b', [], ['ghcr.io/a/b']],
-    ['ghcr.io/a/b', [rule('ghcr.io', { location: '127.0.0.1:5000' })], ['127.0.0.1:5000/a/b']],
-    ['ghcr.io/a/b', [rule('ghcr.io', { location: '127.0.0.1:5000/gh/' })], ['127.0.0.1:5000/gh/a/b']],
-    [
-      'ghcr.io/a/b',
-      [rule('ghcr.io/a', { location: 'x.test/y' }), rule('ghcr.io', { location: 'z.test' })],
-      ['x.test/y/b'],
-    ],
-    ['ghcr.io/ab/c', [rule('ghcr.io/a', { location: 'x.test' })], ['ghcr.io/ab/c']],
-    ['ghcr.io.evil.test/a', [rule('ghcr.io', { location: 'x.test' })], ['ghcr.io.evil.test/a']],
-    ['GHCR.io/a', [rule('Ghcr.IO', { location: 'x.test' })], ['x.test/a']],
-    ['a.corp.test/x', [rule('*.corp.test', { location: 'y.test/corp' })], ['y.test/corp/x']],
-    ['a.corp.test:5000/x', [rule('*.corp.test', { insecure: true })], ['insecure a.corp.test:5000/x']],
-    ['corp.test/x', [rule('*.corp.test', { location: 'y.test' })], ['corp.test/x']],
-    ['evilcorp.test/x', [rule('*.corp.test', { location: 'y.test' })], ['evilcorp.test/x']],
-    ['localhost:5000/x', [rule('localhost', { insecure: true })], ['insecure localhost:5000/x']],
-    [
-      'alpine:3',
-      [
-        rule('docker.io', {
-          mirrors: [
-            { location: 'm.test/hub', insecure: true },
-            { location: 'n.test', insecure: false },
-          ],
-        }),
-      ],
-      [
-        'mirror insecure m.test/hub/library/alpine',
-        'mirror n.test/library/alpine',
-        'registry-1.docker.io/library/alpine',
-      ],
-    ],
-    ['ghcr.io/a/b:1', [rule('ghcr.io/a/b:1', { insecure: true })], ['insecure ghcr.io/a/b']],
-  ] as const)('%s under %j', (text, rules, expected) => {
-    expect(addresses(text, rules as readonly RegistryRule[])).toEqual(expected);
-  });
-
-  it('refuses what is blocked, in any spelling, and locations that are none', () => {
-    const code = (text: string, rules: readonly RegistryRule[]): unknown => {
-      try {
-        return addresses(text, rules);
-      } catch (error) {
-        return isSkycapError(error) && error.code;
-      }
-    };
-    expect(code('GHCR.IO/a', [rule('ghcr.io', { blocked: true })])).toBe('REGISTRY_BLOCKED');
-    expect(code('ghcr.io/a/b', [rule('ghcr.io', { blocked: true }), rule('ghcr.io/a')])).toEqual([
-      'ghcr.io/a/b',
-    ]);
-    for (const location of ['https://x.test', 'x test', '', 'x.test/../y', 'user@x.test']) {
-      expect(code('ghcr.io/a', [rule('ghcr.io', { location })])).toBe('REGISTRY_ADDRESS_REFUSED');
-    }
   });
 });
 

@@ -46,7 +46,7 @@ export function checkRealm(realm: string, context: RealmContext): URL {
     'REGISTRY_AUTH_INVALID',
     `${host.name} wants its credentials sent to ${quoted(url.host)}, another host`,
     {
-      hint: `if that is right, configure ${url.host} as the token server of ${host.name}`,
+      hint: `if that is right, add to the configuration: hosts: {"${host.name}": {realms: ["${url.host}"]}}`,
     },
   );
 }

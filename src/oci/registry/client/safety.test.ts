@@ -21,7 +21,7 @@ describe('credentials', () => {
   const credentials = async () => ({ kind: 'basic', username: 'u', password: 'p' }) as const;
   const challenge: Reply = { status: 401, headers: { 'www-authenticate': 'Basic realm="x"' } };
 
-  it('stay behind when a redirect leaves the origin', async () => {
+  it('R28 stay behind when a redirect leaves the origin', async () => {
     await using storage = await scriptedRegistry({ 'GET /signed': good });
     await using registry = await scriptedRegistry({
       'GET /v2/': challenge,
@@ -41,7 +41,7 @@ describe('credentials', () => {
     });
   });
 
-  it('are not asked for by what a redirect led to', async () => {
+  it('R29 are not asked for by what a redirect led to', async () => {
     await using storage = await scriptedRegistry({ 'GET /signed': challenge });
     await using registry = await scriptedRegistry({
       [KEY]: { status: 307, headers: { location: `http://${storage.host}/signed` } },
@@ -53,7 +53,7 @@ describe('credentials', () => {
     expect(storage.asked.every((entry) => entry.headers.authorization === undefined)).toBe(true);
   });
 
-  it('of the registry never go to its mirror', async () => {
+  it('R30 of the registry never go to its mirror', async () => {
     await using mirror = await scriptedRegistry({ 'GET /v2/': challenge, [KEY]: challenge });
     await using registry = await scriptedRegistry({ 'GET /v2/': challenge, [KEY]: good });
     const rules: RegistryRule[] = [
@@ -89,7 +89,7 @@ describe('addresses and TLS', () => {
     await insecure.client.getManifest(insecure.at(registry.host), insecure.options);
   });
 
-  it('never leave https', async () => {
+  it('R33 never leave https', async () => {
     await using plain = await scriptedRegistry({ 'GET /x': good });
     await using registry = await scriptedRegistry(
       { [KEY]: { status: 307, headers: { location: `http://${plain.host}/x` } } },
@@ -149,7 +149,7 @@ describe('addresses and TLS', () => {
       '127.0.0.1',
       { '8.8.4.4': true, '10.9.9.9': true, '127.0.0.1': true, '169.254.169.254': false, 'fe80::1': false },
     ],
-  ])('a registry at %s leads no closer than itself', async (address, expected) => {
+  ])('R34 a registry at %s leads no closer than itself', async (address, expected) => {
     const { http, requests } = pretending(address, () => ({}));
     const host = makeHost(http, 'registry.test', settings);
     await host.origin(signal);
@@ -159,7 +159,7 @@ describe('addresses and TLS', () => {
       expect([target, check?.(target) === undefined]).toEqual([target, allowed]);
   });
 
-  it('a public registry that suddenly resolves to a near address is not followed', async () => {
+  it('R35 a public registry that suddenly resolves to a near address is not followed', async () => {
     const { http, requests } = pretending('8.8.8.8', () => ({}));
     const host = makeHost(http, 'registry.test', settings);
     const origin = await host.origin(signal);
@@ -169,7 +169,7 @@ describe('addresses and TLS', () => {
     expect(requests.at(-1)?.checkAddress?.('8.8.4.4')).toBeUndefined();
   });
 
-  it('plain http is tried on loopback only, past any proxy', async () => {
+  it('R40 plain http is tried on loopback only, past any proxy', async () => {
     const { HttpFailure } = await import('../../../kernel/http/index.ts');
     const refused = new HttpFailure('connect', 'refused', { code: 'ECONNREFUSED' });
     const { http, requests } = pretending('127.0.0.1', (request) =>

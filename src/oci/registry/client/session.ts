@@ -5,6 +5,7 @@ import { quoted } from '../../names/index.ts';
 import type { OciEvent, TransferOptions } from '../../port.ts';
 import { failureError, isRateLimit, readRefusal, refusalError } from './answer.ts';
 import type { Authorizer, Grant } from './auth.ts';
+import { parseChallenges } from './challenge.ts';
 import type { Host, HostRequest } from './host.ts';
 import { backOff, isTransientStatus, type RetryPolicy, retryAfter } from './retry.ts';
 
@@ -98,7 +99,10 @@ export function createCaller(settings: CallerSettings): Caller {
     if (answer.response.status !== 401 || !ours || call.accept.includes(401)) return { answer, grant };
     if (grant !== undefined) authorizer.forget(grant);
     if (call.replayable === false) return { answer, grant };
-    const renewed = await authorizer.authorize(request);
+    const challenges = parseChallenges(answer.response.values('www-authenticate'));
+    const renewed = await authorizer.authorize(
+      challenges.length === 0 ? request : { ...request, challenges },
+    );
     if (renewed === undefined) return { answer, grant };
     await answer.response.discard();
     return { answer: await follow(call, url, renewed), grant: renewed };

@@ -24,7 +24,7 @@ describe('a file', () => {
   });
   const helper = (name: string, server: string) => ({ kind: 'helper', helper: name, server });
 
-  it.each([
+  const ENTRIES = [
     ['auth', { auth: b64('u:p:q') }, { kind: 'basic', username: 'u', password: 'p:q' }],
     ['empty password', { auth: b64('u:') }, { kind: 'basic', username: 'u', password: '' }],
     ['plain', { username: 'u', password: 'p' }, { kind: 'basic', username: 'u', password: 'p' }],
@@ -34,19 +34,20 @@ describe('a file', () => {
       { kind: 'identity-token', token: 'i', username: 'u' },
     ],
     ['registry token', { registrytoken: 'r', identitytoken: 'i' }, { kind: 'registry-token', token: 'r' }],
-  ])('gives %s', (_, entry, credential) => {
+  ] as const;
+  it.each(ENTRIES)('R41 gives %s', (_, entry, credential) => {
     expect(found({ auths: { 'ghcr.io': entry } }, 'ghcr.io')).toEqual([{ kind: 'credential', credential }]);
   });
 
   it.each(['ghcr.io', 'https://ghcr.io', 'https://ghcr.io/', 'http://GHCR.io/v1/', 'https://ghcr.io/v2/'])(
-    'is found under the key %s',
+    'R43 is found under the key %s',
     (key) => {
       expect(found({ auths: { [key]: { auth: b64('u:p') } } }, 'ghcr.io')).toEqual([basic('u', 'p')]);
     },
   );
 
   it.each(['ghcr.io.evil.test', 'evil-ghcr.io', 'hcr.io', 'io', 'ghcr.io:443', 'ghcr.i', 'x.ghcr.io', ''])(
-    'never answers %s with what is ghcr.io’s',
+    'R43 never answers %s with what is ghcr.io’s',
     (host) => {
       expect(
         found({ auths: { 'ghcr.io': { auth: b64('u:p') } }, credHelpers: { 'ghcr.io': 'h' } }, host),
@@ -54,7 +55,7 @@ describe('a file', () => {
     },
   );
 
-  it('knows the names of Docker Hub', () => {
+  it('R46 knows the names of Docker Hub', () => {
     for (const key of [
       'https://index.docker.io/v1/',
       'docker.io',
@@ -71,7 +72,7 @@ describe('a file', () => {
     expect(found({ auths: { 'docker.io': { auth: b64('u:p') } } }, 'docker.io.evil.test')).toEqual([]);
   });
 
-  it('prefers the longest path, on whole components', () => {
+  it('R44 prefers the longest path, on whole components', () => {
     const auths = {
       'r.test': { auth: b64('host:1') },
       'r.test/a': { auth: b64('a:1') },
@@ -82,7 +83,7 @@ describe('a file', () => {
     expect(found({ auths }, 'r.test', 'ab')).toEqual([basic('host', '1')]);
   });
 
-  it('names helpers before entries, the exact one first', () => {
+  it('R42 names helpers before entries, the exact one first', () => {
     const file = {
       credHelpers: { 'r.test:5000': 'exact', '*.test': 'wild' },
       credsStore: 'all',
@@ -115,7 +116,7 @@ describe('a file', () => {
 });
 
 describe('locations', () => {
-  it('come from variables first', () => {
+  it('R45 come from variables first', () => {
     const env = {
       REGISTRY_AUTH_FILE: '/r',
       DOCKER_CONFIG: '/d',
@@ -127,14 +128,14 @@ describe('locations', () => {
       '/d/config.json',
       '/run/u/containers/auth.json',
       '/c/containers/auth.json',
-      '/h/.docker/config.json',
       '/h/.dockercfg',
     ]);
     expect(
-      authLocations({ env: { DOCKER_CONFIG: '/h/.docker', XDG_CONFIG_HOME: '' }, home: '/h' }).map(
-        (entry) => entry.path,
-      ),
-    ).toEqual(['/h/.docker/config.json', '/h/.config/containers/auth.json', '/h/.dockercfg']);
+      authLocations({
+        env: { REGISTRY_AUTH_FILE: '/c/containers/auth.json', XDG_CONFIG_HOME: '/c' },
+        home: '/h',
+      }).map((entry) => entry.path),
+    ).toEqual(['/c/containers/auth.json', '/h/.docker/config.json', '/h/.dockercfg']);
     expect(loginLocation({ env, home: '/h' }).path).toBe('/r');
     expect(loginLocation({ env: { XDG_RUNTIME_DIR: '/run/u' }, home: '/h' }).path).toBe(
       '/h/.docker/config.json',
@@ -169,7 +170,7 @@ esac`;
   const ask = (host: string): Promise<unknown> =>
     createCredentialsProvider(environment)({ host, repository: 'a' }, { signal });
 
-  it('the first file that knows the host answers; none means anonymous', async () => {
+  it('R45 the first file that knows the host answers; none means anonymous', async () => {
     expect(await ask('r.test')).toBeUndefined();
     await put('.docker/config.json', { auths: { 'r.test': { auth: b64('docker:1') } } });
     await put('.dockercfg', { 'old.test': { auth: b64('old:1') } });
@@ -180,7 +181,7 @@ esac`;
     expect(await ask('other.test')).toBeUndefined();
   });
 
-  it('helpers are asked once each, and what they do not know the file may', async () => {
+  it('R47 helpers are asked once each, and what they do not know the file may', async () => {
     await install('keeper', KEEPER);
     await put('.docker/config.json', { credsStore: 'keeper', auths: { 'r.test': { auth: b64('file:1') } } });
     expect(await ask('r.test')).toMatchObject({ username: 'file' });
@@ -194,12 +195,13 @@ esac`;
     expect(await readFile(join(home, 'kept.log'), 'utf8')).toBe('get r.test\nget r.test\n');
   });
 
-  it.each([
+  const BROKEN = [
     ['fails', 'echo "secret on stdout"; echo "locked" >&2; exit 1', 'locked'],
     ['talks nonsense', 'echo secret', 'not JSON'],
     ['leaves out the secret', 'echo \'{"Username":"u"}\'', 'lacks'],
     ['hangs, and a child of it too', 'sleep 60', 'within 100 ms'],
-  ])('a helper that %s is an error that tells no secret', async (_, script, message) => {
+  ] as const;
+  it.each(BROKEN)('R48 a helper that %s is an error that tells no secret', async (_, script, message) => {
     await install('bad', script);
     const failure = helperGet('bad', 'r.test', { env: environment.env, signal, timeoutMs: 100 });
     await expect(failure).rejects.toMatchObject({

@@ -1,3 +1,4 @@
+export { type CertificatesOptions, createTlsLookup } from './certificates.ts';
 export { authLocations, loginLocation } from './locations.ts';
 export { eraseCredential, type Stored, type StoreOptions, storeCredential } from './login.ts';
 export { createCredentialsProvider } from './provider.ts';

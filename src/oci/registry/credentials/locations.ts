@@ -22,7 +22,10 @@ export function authLocations({ env, home }: CredentialsEnvironment): readonly A
     ...(docker === undefined ? [] : [{ path: join(docker, 'config.json'), kind: 'docker' } as const]),
     ...(runtime === undefined ? [] : [podman(runtime)]),
     podman(value('XDG_CONFIG_HOME') ?? join(home, '.config')),
-    { path: join(home, '.docker', 'config.json'), kind: 'docker' },
+    // DOCKER_CONFIG stands in place of the usual folder, as for Docker itself.
+    ...(docker === undefined
+      ? [{ path: join(home, '.docker', 'config.json'), kind: 'docker' } as const]
+      : []),
     { path: join(home, '.dockercfg'), kind: 'legacy' },
   ];
   return list.filter((entry, index) => list.findIndex((other) => other.path === entry.path) === index);
