@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { kernelError } from '../../kernel/index.ts';
+import { failpoint, kernelError } from '../../kernel/index.ts';
 import { diskError } from '../../kernel/system/index.ts';
 import { parseDigest } from '../names/index.ts';
 import type { Store, TransferOptions } from '../port.ts';
@@ -17,6 +17,7 @@ export async function spoolBlob(
   const path = join(store.directory, 'ingest', `spool-${process.pid}-${randomBytes(6).toString('hex')}`);
   try {
     const blob = await writeSpool(path, bytes, transfer.signal);
+    failpoint('spool.written');
     const descriptor = { mediaType: 'application/octet-stream', ...blob };
     await store.ingest(
       descriptor,
@@ -44,6 +45,7 @@ async function writeSpool(
         hash.update(chunk);
         for (let at = 0; at < chunk.length; ) at += (await handle.write(chunk, at)).bytesWritten;
         size += chunk.length;
+        failpoint('spool.write');
       }
     } finally {
       await handle.close();

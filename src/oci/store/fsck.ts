@@ -1,38 +1,85 @@
-import { readdir, rename, rm, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import { copyFile, readdir, rename, stat } from 'node:fs/promises';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
-import { isObject } from '../image/json.ts';
+import { parseManifestOrIndex } from '../image/parse.ts';
 import { isDigest } from '../names/index.ts';
-import type { FsckFinding, TransferOptions } from '../port.ts';
+import type { FsckFinding } from '../port.ts';
 import type { Digest } from '../types.ts';
-import type { Reached } from './graph.ts';
+import { checkLayers, type FsckInput, type FsckOptions } from './fsck-layers.ts';
 import { readBlobFile } from './ingest.ts';
-import { ROOT, readRecordAt } from './layers.ts';
-import type { Layout } from './layout.ts';
-import { acquireLock } from './lock.ts';
-import { blobFiles, sweepUnfinished } from './prune.ts';
-import { filterTags, readIndexFile } from './tags.ts';
-import { removeStubbornly } from './unpacking.ts';
-
-export interface FsckInput extends TransferOptions {
-  readonly repair: boolean;
-  readonly reach: () => Promise<Reached>;
-  readonly has: (digest: Digest) => Promise<boolean>;
-}
+import { EMPTY_INDEX, type Layout, makeFolders } from './layout.ts';
+import { acquireLock, tryLock } from './lock.ts';
+import { blobFiles, emptyTrash, moveAside, sweepDead, sweepUnfinished } from './prune.ts';
+import { step } from './steps.ts';
+import { filterTags, parseTag, readIndexFile, type TaggedDescriptor } from './tags.ts';
 
 /**
- * Looks at every byte of every blob, at the names, at what was left half done and at the unpacked layers' records.
- * Mending means dropping what is wrong: the next pull brings it again.
+ * Looks at every byte of every blob and of every unpacked layer, at the names, and at what was left half done.
+ * Mending means taking away what is wrong, so that the next pull or run brings it again: a damaged blob, then the
+ * manifests that are not whole any more, then the names that lead to nothing, then damaged unpacked layers. What a
+ * run or a pull holds at this moment stays.
  */
-export async function checkStore(layout: Layout, input: FsckInput): Promise<readonly FsckFinding[]> {
-  return [
-    ...(await checkIndex(layout, input)),
+export async function checkStore(layout: Layout, options: FsckOptions): Promise<readonly FsckFinding[]> {
+  const input: FsckInput = { ...options, roots: () => rootsOf(layout) };
+  if (input.repair) await makeFolders(layout);
+  const findings = [
+    ...(await checkIndexFile(layout, input)),
     ...(await checkBlobs(layout, input)),
-    ...(await checkChildren(input)),
+    ...(await checkManifests(layout, input)),
+    ...(await checkNames(layout, input)),
     ...(await checkUnfinished(layout, input)),
     ...(await checkLayers(layout, input)),
   ];
+  if (input.repair) await emptyTrash(layout);
+  return findings;
+}
+
+/** None where the names cannot be read: that is a finding already. */
+async function tagsOf(layout: Layout): Promise<readonly TaggedDescriptor[]> {
+  try {
+    const list = (await readIndexFile(layout)).manifests as readonly unknown[];
+    return list.map(parseTag).filter((tag) => tag !== undefined);
+  } catch (error) {
+    if (isSkycapError(error)) return [];
+    throw error;
+  }
+}
+
+async function rootsOf(layout: Layout): Promise<readonly Digest[]> {
+  return (await tagsOf(layout)).filter((tag) => !tag.sparse).map((tag) => tag.descriptor.digest);
+}
+
+async function checkIndexFile(
+  layout: Layout,
+  { repair, signal }: FsckInput,
+): Promise<readonly FsckFinding[]> {
+  using _lock = await acquireLock(layout.storeLock, { signal });
+  try {
+    await readIndexFile(layout);
+    return [];
+  } catch (error) {
+    if (!isSkycapError(error)) throw error;
+  }
+  if (repair) {
+    await setAside(layout.index);
+    step('fsck.aside');
+    await writeFileAtomic(layout.index, EMPTY_INDEX, {
+      mode: 0o644,
+      at: (moment) => step(`index.${moment}`),
+    });
+  }
+  return [
+    { kind: 'index', subject: 'index.json', message: 'it cannot be read; names are lost', repaired: repair },
+  ];
+}
+
+/** Kept for whoever wants to look at it; a file stays in its place until its successor is whole. */
+async function setAside(path: string): Promise<void> {
+  const aside = `${path}.damaged-${randomBytes(4).toString('hex')}`;
+  const info = await stat(path).catch(() => undefined);
+  if (info?.isFile()) await copyFile(path, aside);
+  else if (info !== undefined) await rename(path, aside);
 }
 
 async function checkBlobs(layout: Layout, { repair, signal }: FsckInput): Promise<readonly FsckFinding[]> {
@@ -43,7 +90,9 @@ async function checkBlobs(layout: Layout, { repair, signal }: FsckInput): Promis
     if (problem === undefined) continue;
     if (repair) {
       using _lock = await acquireLock(layout.blobLock(digest), { signal });
-      await rm(path, { force: true });
+      // Somebody may have brought it anew while we waited.
+      if ((await blobProblem(path, digest)) !== undefined) await moveAside(layout, path);
+      step('fsck.blob');
     }
     findings.push({ kind: 'blob-digest', subject: digest, message: problem, repaired: repair });
   }
@@ -56,100 +105,105 @@ async function blobProblem(path: string, digest: Digest): Promise<string | undef
     return undefined;
   } catch (error) {
     if (isSkycapError(error, 'OCI_BLOB_MISSING')) return undefined;
-    if (isSkycapError(error, 'OCI_BLOB_CORRUPT')) return 'its bytes have another digest';
-    if ((error as { code?: string }).code === 'EIO') return 'the disk cannot read it';
+    if (isSkycapError(error, 'OCI_BLOB_CORRUPT')) return error.message.replace(/^.*?: /, '');
     throw error;
   }
 }
 
-async function checkIndex(
-  layout: Layout,
-  { repair, has, signal }: FsckInput,
-): Promise<readonly FsckFinding[]> {
-  using _lock = await acquireLock(layout.storeLock, { signal });
-  let list: readonly unknown[];
+/** A manifest whose parts are not all there is of no use: without it the next pull brings what is missing. */
+async function checkManifests(layout: Layout, input: FsckInput): Promise<readonly FsckFinding[]> {
+  using _lock = await acquireLock(layout.storeLock, { signal: input.signal });
+  const { missing } = await input.reach(await input.roots());
+  if (missing.size === 0) return [];
+  const leased = input.repair ? await input.leased() : new Set<Digest>();
+  const findings: FsckFinding[] = [];
+  for (const [digest, parent] of missing) {
+    const repaired = input.repair && !leased.has(parent);
+    if (repaired) {
+      await moveAside(layout, layout.blob(parent));
+      step('fsck.manifest');
+    }
+    const then = repaired ? 'which was dropped too' : 'pull the image again';
+    findings.push({
+      kind: 'blob-missing',
+      subject: digest,
+      message: `${parent} needs it; ${then}`,
+      repaired,
+    });
+  }
+  return findings;
+}
+
+async function checkNames(layout: Layout, input: FsckInput): Promise<readonly FsckFinding[]> {
+  using _lock = await acquireLock(layout.storeLock, { signal: input.signal });
+  const list = await readIndexFile(layout).then(
+    (index) => index.manifests as readonly unknown[],
+    () => [],
+  );
+  const bad = new Map<string, FsckFinding>();
+  for (const item of list) {
+    const problem = await nameProblem(item, input);
+    if (problem === undefined) continue;
+    const subject = parseTag(item)?.reference ?? parseTag(item)?.descriptor.digest ?? 'index.json';
+    bad.set(JSON.stringify(item), { kind: 'index', subject, message: problem, repaired: input.repair });
+  }
+  // The file is read again, so entries are compared by what they say.
+  if (input.repair && bad.size > 0) await filterTags(layout, (item) => !bad.has(JSON.stringify(item)));
+  return [...bad.values()];
+}
+
+async function nameProblem(item: unknown, { has, read }: FsckInput): Promise<string | undefined> {
+  const tag = parseTag(item);
+  if (tag === undefined) return 'an entry that is no descriptor';
+  const { digest, mediaType } = tag.descriptor;
+  if (!(await has(digest))) return 'the name leads to a manifest that is not there';
+  if (tag.sparse) return undefined;
+  const bytes = await read(digest);
   try {
-    list = (await readIndexFile(layout)).manifests as readonly unknown[];
+    const parsed = bytes === undefined ? undefined : parseManifestOrIndex(bytes, mediaType);
+    if (parsed === undefined) return undefined;
+    if (parsed.kind === 'manifest' || parsed.manifests.length === 0) return undefined;
+    for (const child of parsed.manifests) if (await has(child.digest)) return undefined;
   } catch (error) {
     if (!isSkycapError(error)) throw error;
-    if (repair) {
-      await rename(layout.index, `${layout.index}.damaged`);
-      await writeFileAtomic(layout.index, '{"schemaVersion":2,"manifests":[]}', { mode: 0o644 });
-    }
-    return [
-      {
-        kind: 'index',
-        subject: 'index.json',
-        message: 'it cannot be read; names are lost',
-        repaired: repair,
-      },
-    ];
+    return 'the name leads to something that is no manifest';
   }
-  const bad = new Set<unknown>();
-  for (const item of list) {
-    const digest = isObject(item) ? item.digest : undefined;
-    if (!isDigest(digest) || !(await has(digest))) bad.add(item);
+  return 'the name leads to an index none of whose images is there';
+}
+
+/** Partial files and half unpacked layers that nobody is writing. */
+async function checkUnfinished(
+  layout: Layout,
+  { repair, signal }: FsckInput,
+): Promise<readonly FsckFinding[]> {
+  const before = await unfinished(layout);
+  if (repair) {
+    using _lock = await acquireLock(layout.storeLock, { signal });
+    await sweepDead(layout);
+    await sweepUnfinished(layout, 0);
   }
-  if (repair && bad.size > 0) await filterTags(layout, (item) => !bad.has(item) && isKept(item, bad));
-  return [...bad].map((item) => ({
-    kind: 'index',
-    subject: isObject(item) ? String(item.digest) : 'index.json',
-    message: 'a name leads to a manifest that is not there',
-    repaired: repair,
-  }));
-}
-
-/** `filterTags` reads the file again, so entries are compared by what they say. */
-function isKept(item: unknown, bad: ReadonlySet<unknown>): boolean {
-  const text = JSON.stringify(item);
-  return ![...bad].some((other) => JSON.stringify(other) === text);
-}
-
-async function checkChildren(input: FsckInput): Promise<readonly FsckFinding[]> {
-  const { missing } = await input.reach();
-  return [...missing].map(([digest, parent]) => ({
-    kind: 'blob-missing',
-    subject: digest,
-    message: `${parent} needs it; pull the image again`,
-    repaired: false,
-  }));
-}
-
-async function checkUnfinished(layout: Layout, { repair }: FsckInput): Promise<readonly FsckFinding[]> {
-  const names = async (): Promise<readonly string[]> => [
-    ...(await readdir(layout.ingest)),
-    ...(await readdir(layout.layers)).filter((name) => name.startsWith('tmp-')),
-  ];
-  const before = await names();
-  if (repair) await sweepUnfinished(layout, 0);
-  const after = new Set(repair ? await names() : before);
+  const after = new Set(repair ? await unfinished(layout) : before);
   return before.map((name) => ({
     kind: 'partial',
     subject: name,
-    message: 'left by an interrupted command, or being written now',
+    message: 'left by an interrupted command',
     repaired: !after.has(name),
   }));
 }
 
-async function checkLayers(layout: Layout, { repair, signal }: FsckInput): Promise<readonly FsckFinding[]> {
-  const findings: FsckFinding[] = [];
-  for (const name of await readdir(layout.layers)) {
-    if (name.startsWith('tmp-')) continue;
-    const path = join(layout.layers, name);
-    const record = await readRecordAt(path);
-    const whole =
-      record !== undefined && (await stat(join(path, ROOT)).catch(() => undefined))?.isDirectory() === true;
-    if (whole) continue;
-    if (repair) {
-      using _lock = await acquireLock(layout.layerLock(name), { signal });
-      await removeStubbornly(path);
-    }
-    findings.push({
-      kind: 'layer',
-      subject: name,
-      message: 'an unpacked layer without its record',
-      repaired: repair,
-    });
+async function unfinished(layout: Layout): Promise<readonly string[]> {
+  const names: string[] = [];
+  for (const name of await readdir(layout.ingest)) {
+    const digest = name.replace(/\.part$/, '').replace('-', ':');
+    if (isDigest(digest) && isFree(layout.blobLock(digest))) names.push(name);
   }
-  return findings;
+  for (const name of await readdir(layout.layers)) {
+    if (name.startsWith('tmp-') && isFree(layout.layerLock(name.slice(4)))) names.push(name);
+  }
+  return names;
+}
+
+function isFree(lockPath: string): boolean {
+  using lock = tryLock(lockPath);
+  return lock !== undefined;
 }

@@ -1,44 +1,64 @@
 import { parseImageConfig, parseManifestOrIndex } from '../image/parse.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
 
+const MAX_DEPTH = 8;
+
 /** Reads small blobs; undefined where one is not there. */
 export type ReadSmall = (digest: Digest) => Promise<Uint8Array | undefined>;
+
+/** One layer of a manifest that is there, as its config names it. */
+export interface ReachedLayer {
+  readonly digest: Digest;
+  readonly diffId: Digest;
+}
 
 export interface Reached {
   readonly blobs: Set<Digest>;
   readonly diffIds: Set<Digest>;
-  /** Children of manifests that are not there. Children of an index may be: one platform was pulled. */
+  /** What manifests need and is not there, and who needs it. Children of an index may be missing: one platform was pulled. */
   readonly missing: Map<Digest, Digest>;
+  /** The layers of each manifest, lowest first. */
+  readonly images: (readonly ReachedLayer[])[];
 }
 
-const MAX_DEPTH = 8;
-
-/** Everything that `roots` lead to, as far as it is in the store. Foreign content is kept and not entered. */
+/**
+ * Everything that `roots` lead to, as far as it is in the store. Foreign content is kept and not entered. A digest is
+ * entered when it is met as a manifest, even if someone has called it a config or layer before.
+ *
+ * @throws what `read` throws
+ */
 export async function reach(
   roots: Iterable<Digest>,
   read: ReadSmall,
   has: (digest: Digest) => Promise<boolean>,
 ): Promise<Reached> {
-  const reached: Reached = { blobs: new Set(), diffIds: new Set(), missing: new Map() };
-  const visit = async (digest: Digest, mediaType: string | undefined, depth: number): Promise<void> => {
-    if (reached.blobs.has(digest) || depth > MAX_DEPTH) return;
+  const reached: Reached = { blobs: new Set(), diffIds: new Set(), missing: new Map(), images: [] };
+  const entered = new Set<Digest>();
+  const waiting: Digest[] = [...roots];
+  for (let digest = waiting.pop(); digest !== undefined; digest = waiting.pop()) {
     reached.blobs.add(digest);
-    if (mediaType !== undefined && !mediaType.endsWith('json')) return;
+    if (entered.has(digest)) continue;
+    entered.add(digest);
     const parsed = await parseOrUndefined(digest, read);
-    if (parsed === undefined) return;
-    if (parsed.kind === 'index') {
-      for (const child of parsed.manifests) await visit(child.digest, child.mediaType, depth + 1);
-      return;
+    if (parsed?.kind === 'index') {
+      for (const child of parsed.manifests) {
+        reached.blobs.add(child.digest);
+        if (child.mediaType.endsWith('json')) waiting.push(child.digest);
+      }
+    } else if (parsed !== undefined) {
+      for (const child of [parsed.config, ...parsed.layers]) {
+        reached.blobs.add(child.digest);
+        if (!(await has(child.digest))) reached.missing.set(child.digest, digest);
+      }
+      const diffIds = await diffIdsOf(parsed.config.digest, parsed.layers.length, read);
+      for (const diffId of diffIds) reached.diffIds.add(diffId);
+      const layers = parsed.layers.flatMap((layer, index) => {
+        const diffId = diffIds[index];
+        return diffId === undefined ? [] : [{ digest: layer.digest, diffId }];
+      });
+      if (layers.length > 0) reached.images.push(layers);
     }
-    for (const child of [parsed.config, ...parsed.layers]) {
-      reached.blobs.add(child.digest);
-      if (!(await has(child.digest))) reached.missing.set(child.digest, digest);
-    }
-    for (const diffId of await diffIdsOf(parsed.config.digest, parsed.layers.length, read)) {
-      reached.diffIds.add(diffId);
-    }
-  };
-  for (const root of roots) await visit(root, undefined, 0);
+  }
   return reached;
 }
 

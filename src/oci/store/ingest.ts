@@ -1,14 +1,16 @@
 import { constants } from 'node:fs';
-import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
-import { diskError, syncDirectory } from '../../kernel/system/index.ts';
+import { ensurePrivateDirectory, syncDirectory } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { createDigester, type Digester, digestParts } from '../names/index.ts';
 import type { TransferOptions } from '../port.ts';
 import type { Descriptor, Digest } from '../types.ts';
 import type { Layout } from './layout.ts';
 import { acquireLock } from './lock.ts';
+import { damaged, missing, storeError } from './problems.ts';
+import { step } from './steps.ts';
 
 type Opener = (offset: number) => Promise<AsyncIterable<Uint8Array>>;
 
@@ -51,25 +53,28 @@ export async function ingestBlob(
   using _lock = await acquireLock(layout.blobLock(blob.digest), { signal });
   const present = await sizeOf(target);
   if (present === blob.size) return;
-  if (present !== undefined)
-    throw corrupt(blob.digest, `the store has ${present} bytes, and ${blob.size} are announced`);
+  if (present !== undefined) throw await otherSize(target, blob, present);
 
   const path = layout.partial(blob.digest);
   const handle = await openPartial(path).catch((error: unknown) => {
-    throw diskError(error, layout.directory);
+    throw storeError(error, layout.directory);
   });
   let keep = false;
   try {
+    step('blob.begin');
     const transfer = new Transfer(handle, blob, { signal, emit });
     await transfer.resume();
     await transfer.run(source);
+    step('blob.sync');
     await handle.sync();
-    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    await ensurePrivateDirectory(dirname(target));
+    step('blob.rename');
     await rename(path, target);
     keep = true;
+    step('blob.renamed');
   } catch (error) {
     // What a broken connection left is worth resuming; what the user stopped or a full disk cut is not left lying.
-    const coded = diskError(error, layout.directory);
+    const coded = storeError(error, layout.directory);
     keep = !(isSkycapError(coded) && FINAL.has(coded.code));
     throw coded;
   } finally {
@@ -77,6 +82,20 @@ export async function ingestBlob(
     if (!keep) await rm(path, { force: true });
   }
   await syncDirectory(dirname(target));
+}
+
+/** Who is wrong, the manifest that announces the size or our disk? Only reading it tells. */
+async function otherSize(path: string, blob: Descriptor, present: number): Promise<Error> {
+  try {
+    for await (const _chunk of readBlobFile(path, blob.digest));
+  } catch (error) {
+    return error as Error;
+  }
+  return ociError(
+    'OCI_BLOB_CORRUPT',
+    `${blob.digest} has ${present} bytes, and the image announces ${blob.size}`,
+    { hint: 'the image was built wrongly or is hostile; ask its author', details: { digest: blob.digest } },
+  );
 }
 
 async function openPartial(path: string): Promise<FileHandle> {
@@ -187,6 +206,7 @@ class Transfer {
       const { bytesWritten } = await this.#handle.write(chunk, at, chunk.length - at, this.#done + at);
       at += bytesWritten;
     }
+    step('blob.write');
     this.#done += chunk.length;
     if (this.#done - this.#told < PROGRESS_BYTES && this.#done < this.#blob.size) return;
     this.#told = this.#done;
@@ -205,40 +225,48 @@ async function* readAll(handle: FileHandle): AsyncGenerator<Buffer> {
   }
 }
 
-/** The bytes of a blob file, hashed while read; the error comes after the last chunk. */
+/**
+ * The bytes of a blob file, hashed while read; the error comes after the last chunk.
+ *
+ * @throws OCI_BLOB_MISSING, OCI_BLOB_CORRUPT where the file is damaged, is none, or cannot be read
+ */
 export async function* readBlobFile(path: string, digest: Digest, offset = 0): AsyncGenerator<Uint8Array> {
-  let handle: FileHandle;
-  try {
-    handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-  } catch (error) {
-    if ((error as { code?: string }).code !== 'ENOENT') throw error;
-    throw missing(digest);
-  }
+  const handle = await openBlob(path, digest);
   try {
     const digester = createDigester(digestParts(digest).algorithm);
     for (let at = 0; ; ) {
       const chunk = Buffer.allocUnsafe(READ_CHUNK / 4);
-      const { bytesRead } = await handle.read(chunk, 0, chunk.length, at);
+      const { bytesRead } = await handle.read(chunk, 0, chunk.length, at).catch((error: unknown) => {
+        throw unreadable(error, path, digest);
+      });
       if (bytesRead === 0) break;
       const part = chunk.subarray(0, bytesRead);
       digester.update(part);
       if (at + bytesRead > offset) yield at >= offset ? part : part.subarray(offset - at);
       at += bytesRead;
     }
-    if (digester.digest() !== digest) {
-      throw ociError('OCI_BLOB_CORRUPT', `the stored bytes of ${digest} have changed`, {
-        hint: 'run `skycap image fsck --repair` and pull the image again',
-        details: { digest },
-      });
-    }
+    if (digester.digest() !== digest) throw damaged(path, digest);
   } finally {
     await handle.close();
   }
 }
 
-export function missing(digest: Digest): Error {
-  return ociError('OCI_BLOB_MISSING', `${digest} is not in the store`, {
-    hint: 'pull the image again',
-    details: { digest },
+/** Never waits on a FIFO and follows no link: what is no plain file is damaged. */
+async function openBlob(path: string, digest: Digest): Promise<FileHandle> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const handle = await open(path, flags).catch((error: unknown) => {
+    throw (error as { code?: string }).code === 'ENOENT' ? missing(digest) : unreadable(error, path, digest);
   });
+  if ((await handle.stat()).isFile()) return handle;
+  await handle.close();
+  throw damaged(path, digest, 'it is no file');
+}
+
+const UNREADABLE = new Set(['EIO', 'EISDIR', 'ELOOP', 'ENXIO', 'EACCES', 'EPERM']);
+
+function unreadable(error: unknown, path: string, digest: Digest): unknown {
+  const { code } = error as { readonly code?: string };
+  return code !== undefined && UNREADABLE.has(code)
+    ? damaged(path, digest, `it cannot be read (${code})`)
+    : error;
 }

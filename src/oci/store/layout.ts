@@ -1,9 +1,12 @@
-import { mkdir, readFile, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { diskError, ensurePrivateDirectory, writeFileAtomic } from '../../kernel/system/index.ts';
+import { ensurePrivateDirectory, writeFileAtomic } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { digestParts } from '../names/index.ts';
 import type { Digest } from '../types.ts';
+import { NAME_ANOTHER, storeError } from './problems.ts';
+import { step } from './steps.ts';
 
 /**
  * The store's folder: an OCI image layout (image-spec, image-layout.md) with folders of our own beside it, which
@@ -65,12 +68,31 @@ export class Layout {
 
 const LAYOUT_FILE = '{"imageLayoutVersion":"1.0.0"}';
 const VERSION = 1;
-const EMPTY_INDEX =
+export const EMPTY_INDEX =
   '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}';
+
+const MOST_BYTES = 64 * 2 ** 20;
+
+/**
+ * A whole small file. What is no plain file is an error at once: a FIFO would make us wait for ever.
+ *
+ * @throws the system's error; EISDIR for everything that is no file
+ */
+export async function readPlainFile(path: string): Promise<Buffer> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const info = await handle.stat();
+    if (!info.isFile() || info.size > MOST_BYTES)
+      throw Object.assign(new Error(`${path} is no plain file`), { code: 'EISDIR', path });
+    return await handle.readFile();
+  } finally {
+    await handle.close();
+  }
+}
 
 async function readOrUndefined(path: string): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8');
+    return (await readPlainFile(path)).toString('utf8');
   } catch (error) {
     if ((error as { code?: string }).code === 'ENOENT') return undefined;
     throw error;
@@ -80,41 +102,69 @@ async function readOrUndefined(path: string): Promise<string | undefined> {
 /**
  * Opens the layout in `directory`, or makes one. A folder with something else in it is left alone.
  *
- * @throws OCI_STORE_INVALID, DISK_FULL
+ * @throws OCI_STORE_INVALID, OCI_STORE_BUSY, DISK_FULL
  */
 export async function openLayout(directory: string): Promise<Layout> {
-  const layout = new Layout(directory);
+  try {
+    return await openOrMake(new Layout(directory));
+  } catch (error) {
+    throw storeError(error, directory);
+  }
+}
+
+async function openOrMake(layout: Layout): Promise<Layout> {
+  const { directory } = layout;
   const file = await readOrUndefined(join(directory, 'oci-layout'));
   if (file !== undefined) checkVersion(file, directory);
   const own = await readOrUndefined(join(directory, 'skycap-store.json'));
-  if (own !== undefined) {
-    checkOwnVersion(own, directory);
-    if (file !== undefined && (await exists(layout.index))) return layout;
-  }
+  if (own !== undefined) checkOwnVersion(own, directory);
+  if (own !== undefined && file !== undefined) return layout;
+  if (file === undefined) await refuseForeign(directory);
   await ensurePrivateDirectory(directory);
-  try {
-    for (const path of [
-      join(layout.blobs, 'sha256'),
-      layout.ingest,
-      layout.layers,
-      layout.leases,
-      layout.trash,
-      layout.locks,
-    ]) {
-      await mkdir(path, { recursive: true, mode: 0o700 });
-    }
-  } catch (error) {
-    throw diskError(error, directory);
-  }
+  await makeFolders(layout);
+  step('store.folders');
   const { acquireLock } = await import('./lock.ts');
   using _lock = await acquireLock(layout.storeLock, {
     signal: new AbortController().signal,
     timeoutMs: 60_000,
   });
   if (!(await exists(layout.index))) await writeFileAtomic(layout.index, EMPTY_INDEX, { mode: 0o644 });
+  step('store.index');
   if (file === undefined) await writeFileAtomic(join(directory, 'oci-layout'), LAYOUT_FILE, { mode: 0o644 });
+  step('store.layout');
+  // Last: with it the store is whole, and from now on an index.json that is gone is damage.
   await writeFileAtomic(join(directory, 'skycap-store.json'), `{"version":${VERSION}}`);
   return layout;
+}
+
+/** Those that are there stay as they are. */
+export async function makeFolders(layout: Layout): Promise<void> {
+  for (const path of [
+    join(layout.blobs, 'sha256'),
+    layout.ingest,
+    layout.layers,
+    layout.leases,
+    layout.trash,
+    layout.locks,
+  ]) {
+    await ensurePrivateDirectory(path);
+  }
+}
+
+/** A store that was being made when its process died has our names only. */
+const OURS = /^(blobs|ingest|layers|leases|trash|locks|index\.json|skycap-store\.json|\..*\.tmp)$/;
+
+async function refuseForeign(directory: string): Promise<void> {
+  const names = await readdir(directory).catch((error: { code?: string }) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  const foreign = names.find((name) => !OURS.test(name));
+  if (foreign === undefined) return;
+  throw ociError('OCI_STORE_INVALID', `${directory} is no store, and not empty (${foreign})`, {
+    hint: NAME_ANOTHER,
+    place: { file: directory },
+  });
 }
 
 async function exists(path: string): Promise<boolean> {
@@ -128,7 +178,8 @@ function checkVersion(text: string, directory: string): void {
   const version = readVersion(text, 'imageLayoutVersion');
   if (version === '1.0.0') return;
   throw ociError('OCI_STORE_INVALID', `${directory} is not an OCI image layout of version 1.0.0`, {
-    hint: 'name another folder for the store',
+    hint: NAME_ANOTHER,
+    place: { file: join(directory, 'oci-layout') },
   });
 }
 
@@ -140,6 +191,7 @@ function checkOwnVersion(text: string, directory: string): void {
     `${directory} was made by another version of Skycap (store version ${String(version)})`,
     {
       hint: 'use that version, or name another folder for the store',
+      place: { file: join(directory, 'skycap-store.json') },
     },
   );
 }

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { readdir, readFile, rm, stat } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { isDigest } from '../names/index.ts';
 import type { Digest } from '../types.ts';
 import type { Layout } from './layout.ts';
 import { type Lock, tryLock } from './lock.ts';
+import { step } from './steps.ts';
 
 interface LeaseFile {
   readonly name: string;
@@ -20,6 +21,7 @@ interface LeaseFile {
 export class LeaseBook {
   readonly #layout: Layout;
   #holder: { readonly name: string; readonly lock: Lock } | undefined;
+  readonly #own = new Map<string, readonly Digest[]>();
 
   constructor(layout: Layout) {
     this.#layout = layout;
@@ -28,7 +30,26 @@ export class LeaseBook {
   /** The caller holds the store's lock, so that no prune is choosing at this moment. */
   async write(id: string, lease: Omit<LeaseFile, 'holder'>): Promise<void> {
     const file: LeaseFile = { ...lease, holder: this.#holderName() };
-    await writeFileAtomic(this.path(id), JSON.stringify(file));
+    const path = this.#path(id);
+    if (lease.expires > 0) {
+      await writeFileAtomic(path, JSON.stringify(file), { at: (moment) => step(`lease.${moment}`) });
+    } else {
+      // It ends with its process, so no power failure outlives it: nothing to wait for.
+      const temporary = join(this.#layout.leases, `.${id}.tmp`);
+      await writeFile(temporary, JSON.stringify(file), { mode: 0o600 });
+      await rename(temporary, path);
+    }
+    this.#own.set(id, lease.digests);
+  }
+
+  /** Whether a lease of this process keeps the digest itself. */
+  covers(digest: Digest): boolean {
+    return [...this.#own.values()].some((digests) => digests.includes(digest));
+  }
+
+  async drop(id: string): Promise<void> {
+    this.#own.delete(id);
+    await rm(this.#path(id), { force: true });
   }
 
   /** Removes all of this name, whoever took them. The caller holds the store's lock. */
@@ -38,11 +59,11 @@ export class LeaseBook {
       const lease = name.endsWith('.json')
         ? parseLease(await readFile(path, 'utf8').catch(() => ''))
         : undefined;
-      if (lease?.name === leaseName) await rm(path, { force: true });
+      if (lease?.name === leaseName) await this.drop(name.slice(0, -'.json'.length));
     }
   }
 
-  path(id: string): string {
+  #path(id: string): string {
     return join(this.#layout.leases, `${id}.json`);
   }
 
@@ -60,6 +81,7 @@ export class LeaseBook {
     const holder = this.#holder;
     if (holder === undefined) return;
     this.#holder = undefined;
+    this.#own.clear();
     await rm(join(this.#layout.locks, holder.name), { force: true });
     holder.lock[Symbol.dispose]();
   }

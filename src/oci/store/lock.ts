@@ -13,8 +13,9 @@ export interface Lock extends Disposable {
   readonly path: string;
 }
 
+/** @throws OCI_STORE_INVALID where the file cannot be made or is no lock file */
 export function tryLock(path: string): Lock | undefined {
-  const database = new DatabaseSync(path, { timeout: 0 });
+  const database = openLockFile(path);
   try {
     // Nothing is ever written, so no journal beside it (on a full disk it could not be made either).
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
@@ -22,7 +23,7 @@ export function tryLock(path: string): Lock | undefined {
     database.close();
     // SQLITE_BUSY
     if ((error as { errcode?: number }).errcode === 5) return undefined;
-    throw error;
+    throw unusable(path, error);
   }
   let held = true;
   return {
@@ -33,6 +34,23 @@ export function tryLock(path: string): Lock | undefined {
       database.close();
     },
   };
+}
+
+function openLockFile(path: string): DatabaseSync {
+  try {
+    return new DatabaseSync(path, { timeout: 0 });
+  } catch (error) {
+    throw unusable(path, error);
+  }
+}
+
+function unusable(path: string, error: unknown): Error {
+  const said = error instanceof Error ? error.message : String(error);
+  return ociError('OCI_STORE_INVALID', `the store cannot be locked: ${said}`, {
+    hint: 'look at the rights of the folder `locks` of the store, and remove this file if it is no lock',
+    place: { file: path },
+    cause: error,
+  });
 }
 
 export interface LockOptions {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { Dirent } from 'node:fs';
 import { readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDigest } from '../names/index.ts';
@@ -7,6 +8,7 @@ import type { Reached } from './graph.ts';
 import { readRecordAt } from './layers.ts';
 import type { Layout } from './layout.ts';
 import { tryLock } from './lock.ts';
+import { step } from './steps.ts';
 import { removeStubbornly } from './unpacking.ts';
 
 export interface Pruned {
@@ -27,7 +29,8 @@ export async function moveUnreached(layout: Layout, reached: Reached, olderThanM
     if (reached.blobs.has(digest)) continue;
     const info = await stat(path).catch(() => undefined);
     if (info === undefined || info.mtimeMs > limit) continue;
-    await rename(path, trashName(layout));
+    if (!(await moveAside(layout, path))) continue;
+    step('prune.blob');
     blobs++;
     freedBytes += info.size;
   }
@@ -39,7 +42,8 @@ export async function moveUnreached(layout: Layout, reached: Reached, olderThanM
     if (record !== undefined && reached.diffIds.has(record.diffId)) continue;
     const info = await stat(path).catch(() => undefined);
     if (info === undefined || info.mtimeMs > limit) continue;
-    await rename(path, trashName(layout));
+    if (!(await moveAside(layout, path))) continue;
+    step('prune.layer');
     layers++;
   }
   return { blobs, layers, freedBytes };
@@ -60,18 +64,35 @@ export async function sweepUnfinished(layout: Layout, olderThanMs: number): Prom
   for (const name of await readdir(layout.ingest)) {
     const digest = name.replace(/\.part$/, '').replace('-', ':');
     const path = join(layout.ingest, name);
-    if (isDigest(digest)) await sweep(path, layout.blobLock(digest), () => rm(path, { force: true }));
-    else if (spoolIsDead(name)) {
-      await rm(path, { force: true });
-      swept.push(path);
-    }
+    if (isDigest(digest)) await sweep(path, layout.blobLock(digest), () => removeStubbornly(path));
   }
+  swept.push(...(await sweepSpools(layout)));
   for (const name of await readdir(layout.layers)) {
     const path = join(layout.layers, name);
     if (name.startsWith('tmp-'))
       await sweep(path, layout.layerLock(name.slice(4)), () => removeStubbornly(path));
   }
   return swept;
+}
+
+/** Blobs of our own that died before their digest was known. */
+async function sweepSpools(layout: Layout): Promise<readonly string[]> {
+  const dead = (await readdir(layout.ingest)).filter(spoolIsDead).map((name) => join(layout.ingest, name));
+  for (const path of dead) await rm(path, { force: true });
+  return dead;
+}
+
+/**
+ * What nobody can go on with: temporary files of the names and leases, which are written under the store's lock only
+ * (the caller holds it), and blobs of our own without a digest. Cheap enough for every command that writes.
+ */
+export async function sweepDead(layout: Layout): Promise<void> {
+  for (const folder of [layout.directory, layout.leases]) {
+    for (const name of await readdir(folder)) {
+      if (/^\..*\.tmp$/.test(name)) await rm(join(folder, name), { force: true });
+    }
+  }
+  await sweepSpools(layout);
 }
 
 /** Layers being packed have no digest yet, so their files carry the id of the process. */
@@ -91,17 +112,28 @@ export async function emptyTrash(layout: Layout): Promise<void> {
   for (const name of await readdir(layout.trash)) await removeStubbornly(join(layout.trash, name));
 }
 
-function trashName(layout: Layout): string {
-  return join(layout.trash, randomBytes(8).toString('hex'));
+/** One rename: from here on it is not there. @returns false where somebody else took it meanwhile */
+export async function moveAside(layout: Layout, path: string): Promise<boolean> {
+  try {
+    await rename(path, join(layout.trash, randomBytes(8).toString('hex')));
+    return true;
+  } catch (error) {
+    if ((error as { code?: string }).code === 'ENOENT') return false;
+    throw error;
+  }
 }
 
 export async function* blobFiles(
   layout: Layout,
 ): AsyncGenerator<{ readonly digest: Digest; readonly path: string }> {
-  for (const algorithm of await readdir(layout.blobs)) {
+  for (const { name: algorithm } of await foldersIn(layout.blobs)) {
     for (const hex of await readdir(join(layout.blobs, algorithm))) {
       const digest = `${algorithm}:${hex}`;
       if (isDigest(digest)) yield { digest, path: join(layout.blobs, algorithm, hex) };
     }
   }
+}
+
+async function foldersIn(path: string): Promise<readonly Dirent[]> {
+  return (await readdir(path, { withFileTypes: true })).filter((entry) => entry.isDirectory());
 }

@@ -374,8 +374,10 @@ describe('fsck', () => {
     const mended = await store.fsck({ ...mend, ...transfer });
     expect(mended.map((finding) => [finding.kind, finding.repaired])).toEqual([
       ['blob-digest', true],
-      ['blob-missing', false],
+      ['blob-missing', true],
+      ['index', true],
     ]);
+    expect(await store.fsck({ ...check, ...transfer })).toEqual([]);
     expect(await pinnedFromStore(store, 'localhost/a:1', platform)).toBeUndefined();
   });
 

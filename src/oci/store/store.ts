@@ -1,18 +1,20 @@
 import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
+import { isSkycapError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { type Manifest, parseManifestOrIndex } from '../image/parse.ts';
 import type { FsckFinding, IdMap, Lower, Store, StoredImage, TagOptions, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, PinnedImage, PinnedLayer } from '../types.ts';
 import { checkStore } from './fsck.ts';
-import { describe, type Reached, reach } from './graph.ts';
-import { ingestBlob, missing, readBlobFile, sizeOf } from './ingest.ts';
+import { describe, type Reached, type ReadSmall, reach } from './graph.ts';
+import { ingestBlob, readBlobFile, sizeOf } from './ingest.ts';
 import { lowerOf, readRecord } from './layers.ts';
 import { type Layout, openLayout } from './layout.ts';
 import { LeaseBook } from './leases.ts';
 import { acquireLock, type Lock } from './lock.ts';
-import { emptyTrash, moveUnreached, type Pruned, sweepUnfinished } from './prune.ts';
+import { missing, storeError } from './problems.ts';
+import { emptyTrash, moveUnreached, type Pruned, sweepDead, sweepUnfinished } from './prune.ts';
+import { step } from './steps.ts';
 import { readTags, removeTag, writeTag } from './tags.ts';
 import { Unpacker } from './unpacking.ts';
 
@@ -32,11 +34,14 @@ export interface LeaseOptions {
 
 /** A `Store` and what only this implementation has. */
 export interface LayoutStore extends Store {
-  lease(name: string, digests: readonly Digest[], options?: LeaseOptions): Promise<AsyncDisposable>;
+  /** Ends all leases of this name, whichever process took them. */
   endLeases(name: string): Promise<void>;
   /**
    * Unpacks one layer whose blob is there, so that the rest of a pull can go on meanwhile; `lowers` finds it done.
    * A layer that needs its parents is left to `lowers`.
+   *
+   * @throws OCI_BLOB_MISSING, OCI_BLOB_CORRUPT, OCI_LAYER_INVALID, OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, OCI_LAYER_DIFFID,
+   *   OCI_LAYER_WRITE, DISK_FULL, CANCELLED
    */
   prepareLayer(layer: PinnedLayer, map: IdMap | undefined, options: TransferOptions): Promise<void>;
 }
@@ -46,7 +51,11 @@ const DEFAULT_TTL_MS = 3_600_000;
 /**
  * Opens or makes a store: an OCI image layout that skopeo and others can read, safe for several processes.
  *
- * @throws OCI_STORE_INVALID, OCI_STORE_BUSY, DISK_FULL
+ * @throws OCI_STORE_INVALID where the folder is none, is another program's, of another version, or may not be written;
+ *   OCI_STORE_BUSY, DISK_FULL
+ * @example
+ * await using store = await openStore({ directory: '/var/lib/skycap/store' });
+ * for (const { reference, sizeBytes } of await store.list()) console.log(reference, sizeBytes);
  */
 export async function openStore(options: OpenStoreOptions): Promise<LayoutStore> {
   return new DiskStore(await openLayout(options.directory));
@@ -56,6 +65,10 @@ class DiskStore implements LayoutStore {
   readonly #layout: Layout;
   readonly #leases: LeaseBook;
   readonly #unpacker: Unpacker;
+  /** What this process brought and no name leads to yet: a prune elsewhere must not take it. */
+  readonly #fresh = new Set<Digest>();
+  readonly #freshLease = randomUUID();
+  #tidy = false;
 
   constructor(layout: Layout) {
     this.#layout = layout;
@@ -98,19 +111,26 @@ class DiskStore implements LayoutStore {
     open: (offset: number) => Promise<AsyncIterable<Uint8Array>>,
     options: TransferOptions,
   ): Promise<void> {
+    if (!this.#leases.covers(blob.digest)) await this.#keepFresh(blob.digest);
     await ingestBlob(this.#layout, blob, { ...options, open });
   }
 
   async tag(reference: string, descriptor: Descriptor, options: TagOptions = {}): Promise<void> {
-    using _lock = await this.#lock();
-    if (options.sparse !== true) await this.#assertWhole(descriptor);
-    else if (!(await this.hasBlob(descriptor.digest))) throw missing(descriptor.digest);
-    await writeTag(this.#layout, reference, descriptor);
+    await this.#guarded(async () => {
+      using _lock = await this.#lock();
+      const sparse = options.sparse === true && !(await this.#isWhole(descriptor));
+      if (options.sparse !== true) await this.#assertWhole(descriptor);
+      else if (!(await this.hasBlob(descriptor.digest))) throw missing(descriptor.digest);
+      await writeTag(this.#layout, { reference, descriptor, sparse });
+      await this.#release(descriptor.digest);
+    });
   }
 
   async untag(reference: string): Promise<boolean> {
-    using _lock = await this.#lock();
-    return await removeTag(this.#layout, reference);
+    return await this.#guarded(async () => {
+      using _lock = await this.#lock();
+      return await removeTag(this.#layout, reference);
+    });
   }
 
   async resolve(reference: string): Promise<Descriptor | undefined> {
@@ -156,21 +176,29 @@ class DiskStore implements LayoutStore {
     options: LeaseOptions = {},
   ): Promise<AsyncDisposable> {
     const id = randomUUID();
-    using _lock = await this.#lock();
-    await this.#leases.write(id, { name, digests, expires: Date.now() + (options.ttlMs ?? DEFAULT_TTL_MS) });
-    return { [Symbol.asyncDispose]: () => rm(this.#leases.path(id), { force: true }) };
+    const expires = Date.now() + (options.ttlMs ?? DEFAULT_TTL_MS);
+    await this.#guarded(async () => {
+      using _lock = await this.#lock();
+      await this.#leases.write(id, { name, digests, expires });
+    });
+    return { [Symbol.asyncDispose]: () => this.#leases.drop(id) };
   }
 
   async endLeases(name: string): Promise<void> {
-    using _lock = await this.#lock();
-    await this.#leases.end(name);
+    await this.#guarded(async () => {
+      using _lock = await this.#lock();
+      await this.#leases.end(name);
+    });
   }
 
   async prune(options: { readonly olderThanMs: number; readonly keep: readonly Digest[] }): Promise<Pruned> {
-    const pruned = await this.#pruneLocked(options);
-    await sweepUnfinished(this.#layout, options.olderThanMs);
-    await emptyTrash(this.#layout);
-    return pruned;
+    return await this.#guarded(async () => {
+      const pruned = await this.#pruneLocked(options);
+      step('prune.trash');
+      await sweepUnfinished(this.#layout, options.olderThanMs);
+      await emptyTrash(this.#layout);
+      return pruned;
+    });
   }
 
   async #pruneLocked(options: {
@@ -179,34 +207,102 @@ class DiskStore implements LayoutStore {
   }): Promise<Pruned> {
     using _lock = await this.#lock();
     const leased = await this.#leases.sweep(Date.now());
-    const reached = await this.#reach([...leased, ...options.keep]);
+    step('prune.leases');
+    const named = (await readTags(this.#layout)).map((tag) => tag.descriptor.digest);
+    // Strict: a manifest that cannot be read may lead to what a run is using.
+    const reached = await this.#reach([...named, ...leased, ...options.keep], this.#readStrict);
     return await moveUnreached(this.#layout, reached, options.olderThanMs);
   }
 
   async fsck(options: { readonly repair: boolean } & TransferOptions): Promise<readonly FsckFinding[]> {
-    const has = (digest: Digest): Promise<boolean> => this.hasBlob(digest);
-    return await checkStore(this.#layout, { ...options, has, reach: () => this.#reach([]) });
+    return await this.#guarded(() =>
+      checkStore(this.#layout, {
+        ...options,
+        has: (digest) => this.hasBlob(digest),
+        read: this.#readKnown,
+        reach: (roots) => this.#reach(roots, this.#readKnown),
+        leased: () => this.#leases.sweep(Date.now()),
+      }),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#unpacker.close();
+    if (this.#fresh.size > 0) await this.#leases.drop(this.#freshLease);
     await this.#leases.close();
   }
 
-  readonly #readKnown = async (digest: Digest): Promise<Uint8Array | undefined> => {
+  /** Manifests and configs that are there; undefined for what is not, is damaged, or is too large to be one. */
+  readonly #readKnown = async (digest: Digest): Promise<Uint8Array | undefined> =>
+    await this.#readStrict(digest).catch(() => undefined);
+
+  /** @throws OCI_BLOB_CORRUPT */
+  readonly #readStrict = async (digest: Digest): Promise<Uint8Array | undefined> => {
     const size = await this.blobSize(digest);
-    if (size === undefined || size > MAX_SMALL) return undefined;
-    return await this.readSmall(digest).catch(() => undefined);
+    return size === undefined || size > MAX_SMALL ? undefined : await this.readSmall(digest);
   };
 
-  async #reach(more: Iterable<Digest>): Promise<Reached> {
-    const tags = await readTags(this.#layout);
-    const roots = [...tags.map((tag) => tag.descriptor.digest), ...more];
-    return await reach(roots, this.#readKnown, (digest) => this.hasBlob(digest));
+  async #reach(roots: Iterable<Digest>, read: ReadSmall): Promise<Reached> {
+    return await reach(roots, read, (digest) => this.hasBlob(digest));
+  }
+
+  /** Before the blob is looked for, so that what is found stays there. */
+  async #keepFresh(digest: Digest): Promise<void> {
+    await this.#guarded(async () => {
+      using _lock = await this.#lock();
+      this.#fresh.add(digest);
+      await this.#writeFresh();
+    });
+  }
+
+  /** What a name leads to needs no lease of ours any more. The caller holds the store's lock. */
+  async #release(root: Digest): Promise<void> {
+    if (this.#fresh.size === 0) return;
+    const { blobs } = await this.#reach([root], this.#readKnown);
+    const before = this.#fresh.size;
+    for (const digest of blobs) this.#fresh.delete(digest);
+    if (this.#fresh.size === 0) await this.#leases.drop(this.#freshLease);
+    else if (this.#fresh.size < before) await this.#writeFresh();
+  }
+
+  /** It ends with the process: what was never named is then nobody's. */
+  async #writeFresh(): Promise<void> {
+    await this.#leases.write(this.#freshLease, {
+      name: 'not named yet',
+      digests: [...this.#fresh],
+      expires: 0,
+    });
   }
 
   async #lock(): Promise<Lock> {
-    return await acquireLock(this.#layout.storeLock, { signal: NEVER, timeoutMs: LOCK_TIMEOUT_MS });
+    const lock = await acquireLock(this.#layout.storeLock, { signal: NEVER, timeoutMs: LOCK_TIMEOUT_MS });
+    if (this.#tidy) return lock;
+    this.#tidy = true;
+    try {
+      await sweepDead(this.#layout);
+      return lock;
+    } catch (error) {
+      lock[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async #guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw storeError(error, this.directory);
+    }
+  }
+
+  async #isWhole(descriptor: Descriptor): Promise<boolean> {
+    try {
+      await this.#assertWhole(descriptor);
+      return true;
+    } catch (error) {
+      if (isSkycapError(error)) return false;
+      throw error;
+    }
   }
 
   /** A manifest with all it names, or an index with at least one child that is whole. */

@@ -1,51 +1,79 @@
-import { readFile } from 'node:fs/promises';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { Fields, isObject, type JsonObject, parseStrictJson } from '../image/json.ts';
 import { parseDescriptor } from '../image/parse.ts';
 import type { Descriptor } from '../types.ts';
-import type { Layout } from './layout.ts';
+import { type Layout, readPlainFile } from './layout.ts';
+import { step } from './steps.ts';
 
 /** image-spec, annotations.md: meaningful in a layout's index.json only. */
 const REF_NAME = 'org.opencontainers.image.ref.name';
 
+/** Our own: something that the manifest leads to was left out on purpose, so `fsck` does not miss it. */
+const SPARSE = 'dev.skycap.sparse';
+
 export interface TaggedDescriptor {
   readonly reference: string | undefined;
   readonly descriptor: Descriptor;
+  readonly sparse: boolean;
 }
 
 /** @throws OCI_STORE_INVALID */
 export async function readIndexFile(layout: Layout): Promise<JsonObject> {
-  const bytes = await readFile(layout.index);
   try {
-    const value = parseStrictJson(bytes, 'index.json');
+    const value = parseStrictJson(await readPlainFile(layout.index), 'index.json');
     if (isObject(value) && Array.isArray(value.manifests)) return value;
   } catch {
     // One message for all that can be wrong with it.
   }
   throw ociError('OCI_STORE_INVALID', `${layout.index} is damaged`, {
     hint: 'run `skycap image fsck --repair`; the blobs are kept, the names are lost',
+    place: { file: layout.index },
   });
 }
 
+/** @throws OCI_STORE_INVALID */
 export async function readTags(layout: Layout): Promise<readonly TaggedDescriptor[]> {
-  const fields = new Fields('index.json');
   const list = (await readIndexFile(layout)).manifests as readonly unknown[];
   return list.map((item, index) => {
-    const descriptor = parseDescriptor(item, `manifests[${index}]`, fields);
-    return { reference: descriptor.annotations?.[REF_NAME], descriptor };
+    const tagged = parseTag(item);
+    if (tagged !== undefined) return tagged;
+    throw ociError('OCI_STORE_INVALID', `${layout.index} is damaged: manifests[${index}] is no descriptor`, {
+      hint: 'run `skycap image fsck --repair`; only this name is lost',
+      place: { file: layout.index },
+    });
   });
+}
+
+/** One entry of index.json, or undefined where it is no descriptor. */
+export function parseTag(item: unknown): TaggedDescriptor | undefined {
+  try {
+    const descriptor = parseDescriptor(item, 'manifests', new Fields('index.json'));
+    const { annotations } = descriptor;
+    return { reference: annotations?.[REF_NAME], descriptor, sparse: annotations?.[SPARSE] === 'true' };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Names one manifest and keeps everything else in the file as it is. The caller holds the store's lock. */
-export async function writeTag(layout: Layout, reference: string, descriptor: Descriptor): Promise<void> {
+export async function writeTag(
+  layout: Layout,
+  { reference, descriptor, sparse }: { reference: string; descriptor: Descriptor; sparse: boolean },
+): Promise<void> {
+  const { [SPARSE]: _before, ...annotations } = descriptor.annotations ?? {};
   const named = {
     mediaType: descriptor.mediaType,
     digest: descriptor.digest,
     size: descriptor.size,
-    annotations: { ...descriptor.annotations, [REF_NAME]: reference },
+    annotations: { ...annotations, ...(sparse ? { [SPARSE]: 'true' } : {}), [REF_NAME]: reference },
   };
-  await change(layout, (list) => [...list.filter((item) => refName(item) !== reference), named]);
+  const text = JSON.stringify(named);
+  await change(layout, (list) => {
+    const same = list.filter((item) => refName(item) === reference);
+    if (same.length === 1 && JSON.stringify(same[0]) === text) return list;
+    return [...list.filter((item) => refName(item) !== reference), named];
+  });
 }
 
 export async function removeTag(layout: Layout, reference: string): Promise<boolean> {
@@ -70,7 +98,10 @@ async function change(layout: Layout, edit: (list: readonly unknown[]) => readon
   const list = before.manifests as readonly unknown[];
   const after = edit(list);
   if (after.length === list.length && after.every((item, index) => item === list[index])) return;
-  await writeFileAtomic(layout.index, JSON.stringify({ ...before, manifests: after }), { mode: 0o644 });
+  await writeFileAtomic(layout.index, JSON.stringify({ ...before, manifests: after }), {
+    mode: 0o644,
+    at: (moment) => step(`index.${moment}`),
+  });
 }
 
 function refName(item: unknown): unknown {

@@ -5,11 +5,11 @@ import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
-import { diskError, helperEnvironment } from '../../kernel/system/index.ts';
+import { helperEnvironment } from '../../kernel/system/index.ts';
 import { NeedsParents, openSink, type Unpacked, unpackLayer } from '../layer/index.ts';
 import type { IdMap, Lower, TransferOptions } from '../port.ts';
 import type { Digest, PinnedLayer } from '../types.ts';
-import { missing, readBlobFile, sizeOf } from './ingest.ts';
+import { readBlobFile, sizeOf } from './ingest.ts';
 import {
   bootId,
   chainId,
@@ -25,6 +25,8 @@ import {
 import type { Layout } from './layout.ts';
 import { acquireLock } from './lock.ts';
 import { lowerFinder } from './lower-file.ts';
+import { missing, storeError } from './problems.ts';
+import { step } from './steps.ts';
 
 /** Inflating, checking and writing overlap best with one layer for each core; more costs memory only. */
 const PARALLEL = Math.max(1, Math.min(4, availableParallelism()));
@@ -152,13 +154,16 @@ export class Unpacker {
     } as const;
     try {
       await mkdir(join(temporary, ROOT), { recursive: true, mode: 0o700 });
+      step('layer.begin');
       const unpacked = await this.#unpack(layer, join(temporary, ROOT), { ...options, map: name.map });
+      step('layer.unpacked');
       const record: LayerRecord =
         unpacked === undefined
           ? { ...head, entries: 0, opaque: [], needsParents: true, durable: false }
           : { ...head, entries: unpacked.entries, opaque: unpacked.opaque, durable: false };
       // Not synced: after a power failure the record is not believed anyway.
       await writeFile(join(temporary, RECORD), JSON.stringify(record), { mode: 0o600 });
+      step('layer.record');
       await this.#reveal(temporary, layerDirectory(this.#layout, name));
       this.#written.set(layerDirectory(this.#layout, name), record);
       if (unpacked !== undefined) {
@@ -167,7 +172,7 @@ export class Unpacker {
       return record;
     } catch (error) {
       await removeStubbornly(temporary);
-      throw diskError(error, this.#layout.layers);
+      throw storeError(error, this.#layout.directory);
     }
   }
 
@@ -205,7 +210,9 @@ export class Unpacker {
       () => true,
       () => false,
     );
+    if (moved) step('layer.replace');
     await rename(temporary, target);
+    step('layer.renamed');
     if (moved) await removeStubbornly(old);
   }
 
@@ -251,6 +258,7 @@ async function markDurable(directory: string, record: LayerRecord): Promise<void
   const next = join(directory, `${RECORD}.next`);
   try {
     await writeFile(next, JSON.stringify({ ...record, durable: true }), { mode: 0o600 });
+    step('layer.durable');
     await rename(next, join(directory, RECORD));
   } catch {
     // Pruned meanwhile, or no space: it stays as it was.

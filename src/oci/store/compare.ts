@@ -1,0 +1,146 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { isSkycapError } from '../../kernel/index.ts';
+import {
+  type ByteString,
+  type LayerSink,
+  NeedsParents,
+  packFolder,
+  readTar,
+  showPath,
+  type TarEntry,
+  unpackLayer,
+} from '../layer/index.ts';
+import type { IdMap, Lower } from '../port.ts';
+import type { Digest } from '../types.ts';
+import { lowerFinder } from './lower-file.ts';
+
+/** What counts of one path. Times do not: file systems keep them with different precision. */
+interface Facts {
+  readonly meta: string;
+  /** Of a hard link: the path that it was made of. */
+  readonly link?: ByteString;
+}
+
+type Tree = ReadonlyMap<ByteString, Facts>;
+
+export interface CompareInput {
+  /** The layer's blob, whole and right. */
+  readonly blob: string;
+  readonly diffId: Digest;
+  readonly folder: string;
+  readonly map: IdMap | undefined;
+  /** The unpacked layers below, lowest first, where the layer links into them. */
+  readonly parents: readonly Lower[] | undefined;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Compares an unpacked layer with its blob, entry by entry: names, kinds, modes, owners, contents, links, devices and
+ * extended attributes.
+ *
+ * @returns what is wrong first, as the end of a sentence; undefined where they agree, or the blob itself cannot tell
+ */
+export async function layerDifference(input: CompareInput): Promise<string | undefined> {
+  const wanted = await wantedTree(input);
+  return wanted === undefined ? undefined : firstDifference(wanted, await foundTree(input.folder));
+}
+
+async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
+  const tree = new Map<ByteString, Facts>();
+  const sink: LayerSink = {
+    put: async (entry, next) => {
+      const hash = createHash('sha256');
+      if (entry.type === 'file')
+        for (let part = await next(); part !== undefined; part = await next()) hash.update(part);
+      tree.set(cleaned(entry.path), factsOf(entry, hash.digest('hex')));
+    },
+    finish: async () => {},
+    abort: async () => {},
+  };
+  const blob = createReadStream(input.blob);
+  const { map, signal, diffId } = input;
+  const lower = input.parents === undefined ? undefined : lowerFinder(input.parents, map);
+  try {
+    await unpackLayer(blob, sink, { map, signal, diffId, lower });
+    return tree;
+  } catch (error) {
+    // A layer that cannot be read has a finding of its own, and one that needs its parents is compared with them.
+    if (error instanceof NeedsParents || isSkycapError(error, 'OCI_LAYER_DIFFID')) return undefined;
+    throw error;
+  } finally {
+    blob.destroy();
+  }
+}
+
+async function foundTree(folder: string): Promise<Tree> {
+  const tree = new Map<ByteString, Facts>();
+  for await (const { entry, body } of readTar(packFolder(folder))) {
+    const hash = createHash('sha256');
+    for await (const part of body) hash.update(part);
+    tree.set(cleaned(entry.path), factsOf(entry, hash.digest('hex')));
+  }
+  return tree;
+}
+
+function cleaned(path: ByteString): ByteString {
+  return path.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
+}
+
+/** An ordinary user owns everything and cannot set what only root may. */
+const asRoot = process.geteuid?.() === 0;
+const COMPARED = asRoot ? /^(user\.|trusted\.|security\.capability$)/ : /^user\./;
+
+function factsOf(entry: TarEntry, content: string): Facts {
+  if (entry.type === 'link') return { meta: 'link', link: cleaned(entry.linkPath) };
+  const xattrs = [...(entry.xattrs ?? [])]
+    .filter(([name]) => COMPARED.test(name))
+    .map(([name, value]) => `${name}=${value.toString('hex')}`)
+    .toSorted();
+  const meta = [
+    entry.type,
+    entry.type === 'symlink' ? entry.linkPath : entry.mode.toString(8),
+    asRoot ? `${entry.uid}:${entry.gid}` : '',
+    entry.type === 'file' ? `${entry.size} ${content}` : '',
+    `${entry.devMajor},${entry.devMinor}`,
+    ...xattrs,
+  ];
+  return { meta: meta.join(' ') };
+}
+
+function firstDifference(wanted: Tree, found: Tree): string | undefined {
+  for (const path of wanted.keys()) {
+    // The packed form has no entry for the root.
+    if (path === '' || path === '.') continue;
+    if (!found.has(path)) return `${showPath(path)} is gone`;
+    if (metaOf(wanted, path) !== metaOf(found, path)) return `${showPath(path)} has changed`;
+  }
+  for (const path of found.keys()) if (!wanted.has(path)) return `${showPath(path)} was added`;
+  return groupsOf(wanted) === groupsOf(found) ? undefined : 'hard links have changed';
+}
+
+/** Which of its names comes first in an archive does not matter, so a link says what its file says. */
+function fileOf(tree: Tree, path: ByteString): ByteString {
+  let at = path;
+  for (
+    let next = tree.get(at)?.link;
+    next !== undefined && tree.has(next) && next !== at;
+    next = tree.get(at)?.link
+  )
+    at = next;
+  return at;
+}
+
+function metaOf(tree: Tree, path: ByteString): string | undefined {
+  return tree.get(fileOf(tree, path))?.meta;
+}
+
+function groupsOf(tree: Tree): string {
+  const groups = new Map<ByteString, ByteString[]>();
+  for (const [path, { link }] of tree) {
+    if (link === undefined) continue;
+    const file = fileOf(tree, path);
+    groups.set(file, [...(groups.get(file) ?? [file]), path]);
+  }
+  return JSON.stringify([...groups.values()].map((paths) => paths.toSorted()).toSorted());
+}
