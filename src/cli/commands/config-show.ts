@@ -7,7 +7,7 @@ export const command: Command = {
   path: 'config show',
   summary: 'show the settings and where each came from',
   description:
-    'Settings come from variables, `$XDG_CONFIG_HOME/skycap/config.yaml` and `/etc/skycap/config.yaml`, the first one that says something winning. Values of credentials are hidden.',
+    'Settings come from variables, `$XDG_CONFIG_HOME/skycap/config.yaml` and `/etc/skycap/config.yaml`, the first one that says something winning; rules for registries also from registries.conf. Values of credentials are hidden. Every key is in docs/settings.md.',
   arguments: [],
   flags: [],
   examples: [{ line: 'skycap config show', does: 'what holds here' }],

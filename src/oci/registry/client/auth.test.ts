@@ -176,6 +176,8 @@ describe('Bearer', () => {
     valid = 't2';
     await get();
     expect(issued).toBe(2);
+    // The old one was not even tried.
+    expect(registry.asked.filter(({ path }) => path.endsWith('/manifests/1'))).toHaveLength(3);
     valid = 't3';
     await get();
     expect(issued).toBe(3);
