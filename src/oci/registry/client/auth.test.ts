@@ -84,6 +84,8 @@ describe('Basic', () => {
       hint: expect.stringContaining('check the credentials') as string,
     });
     await expect(failure).rejects.not.toThrow('hunter2');
+    expect(registry.lines()).toHaveLength(2);
+    expect([nobody.clock.slept, wrong.clock.slept]).toEqual([[], []]);
     await using token = asking({ credentials: always({ kind: 'identity-token', token: 'x' }) });
     expect(await codeOf(token.client.getManifest(token.at(registry.host), token.options))).toBe(
       'REGISTRY_AUTH_INVALID',

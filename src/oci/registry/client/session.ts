@@ -103,7 +103,8 @@ export function createCaller(settings: CallerSettings): Caller {
     const renewed = await authorizer.authorize(
       challenges.length === 0 ? request : { ...request, challenges },
     );
-    if (renewed === undefined) return { answer, grant };
+    // The same again would only count towards a lock-out.
+    if (renewed === undefined || renewed.header === grant?.header) return { answer, grant };
     await answer.response.discard();
     return { answer: await follow(call, url, renewed), grant: renewed };
   }

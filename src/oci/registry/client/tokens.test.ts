@@ -267,4 +267,28 @@ describe('tokens', () => {
       hint: `check the credentials with: skycap login ${host}`,
     });
   });
+
+  it('R24 that are refused say by whom, for which registry, how to log in there, and no secret', async () => {
+    const secret = 'hunter2';
+    for (const status of [400, 401, 403]) {
+      const body = JSON.stringify({ error: 'invalid_grant', error_description: 'no' });
+      await using tokens = await scriptedRegistry({ '* /token': { status, body } });
+      await using registry = await scriptedRegistry({
+        'GET /v2/team/app/manifests/1': bearer(`http://${tokens.host}/token?x=${secret}`),
+      });
+      for (const credential of [
+        { kind: 'basic', username: 'u', password: secret },
+        { kind: 'identity-token', token: secret },
+      ] as const) {
+        await using asked = asking({ credentials: async () => credential });
+        const failure = asked.client.getManifest(asked.at(registry.host), asked.options);
+        await expect(failure).rejects.toMatchObject({
+          code: status === 403 ? 'REGISTRY_FORBIDDEN' : 'REGISTRY_UNAUTHORIZED',
+          message: expect.stringContaining(`token for ${registry.host} from ${tokens.host}`) as string,
+          hint: `check the credentials with: skycap login ${registry.host}`,
+        });
+        await expect(failure).rejects.not.toThrow(secret);
+      }
+    }
+  });
 });
