@@ -6,14 +6,20 @@ const CAPABILITY = 'security.capability';
 const ACL = 'system.posix_acl_access';
 const DEFAULT_ACL = 'system.posix_acl_default';
 const ACL_NAMED = new Set([0x02, 0x08]);
-const MAX_ID = 0xffff_fffe;
+const IDS = 2 ** 32;
 
-/** @throws OCI_LAYER_UNSAFE for an owner that is not in the map */
+/**
+ * Without a map, ids are what the kernel makes of them, as with Docker: 32 bits are taken, and 2^32-1, "leave alone",
+ * stays the writer's, root's.
+ *
+ * @throws OCI_LAYER_UNSAFE for an owner that is not in the map
+ */
 export function shiftId(id: number, map: IdMap | undefined, entry: TarEntry): number {
-  // chown takes 2^32-1 as "leave alone", and larger ids wrap: both would give the file to someone else.
-  if (id < 0 || id > MAX_ID) throw unsafe(`${showPath(entry.path)} belongs to ${id}, which is no user id`);
-  if (map === undefined) return id;
-  if (id >= map.size)
+  if (map === undefined) {
+    const kept = ((id % IDS) + IDS) % IDS;
+    return kept === IDS - 1 ? 0 : kept;
+  }
+  if (id < 0 || id >= map.size)
     throw unsafe(`${showPath(entry.path)} belongs to ${id}, outside the ${map.size} ids of a container`);
   return map.hostBase + id;
 }
@@ -76,4 +82,30 @@ function shiftAcl(value: Buffer, map: IdMap | undefined, entry: TarEntry): Buffe
     shifted.writeUInt32LE(shiftId(shifted.readUInt32LE(at + 4), map, entry), at + 4);
   }
   return shifted;
+}
+
+/** Back to what the image has: what `keepXattrs` made of it under this map. */
+export function unshiftXattrs(
+  xattrs: ReadonlyMap<string, Buffer>,
+  map: IdMap | undefined,
+): ReadonlyMap<string, Buffer> {
+  if (map === undefined) return xattrs;
+  const out = new Map(xattrs);
+  const capability = out.get(CAPABILITY);
+  if (capability !== undefined && capability.length >= 24 && capability.readUInt32LE(0) >>> 24 === 3) {
+    const plain = Buffer.from(capability);
+    plain.writeUInt32LE(Math.max(0, plain.readUInt32LE(20) - map.hostBase), 20);
+    out.set(CAPABILITY, plain);
+  }
+  for (const name of [ACL, DEFAULT_ACL]) {
+    const acl = out.get(name);
+    if (acl === undefined) continue;
+    const plain = Buffer.from(acl);
+    for (let at = 4; at + 8 <= plain.length; at += 8) {
+      if (!ACL_NAMED.has(plain.readUInt16LE(at))) continue;
+      plain.writeUInt32LE(Math.max(0, plain.readUInt32LE(at + 4) - map.hostBase), at + 4);
+    }
+    out.set(name, plain);
+  }
+  return out;
 }

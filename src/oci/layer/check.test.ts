@@ -10,6 +10,7 @@ import { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
 class ListSink implements LayerSink {
   readonly entries: TarEntry[] = [];
   readonly bodies = new Map<string, string>();
+  readonly restamped: string[] = [];
   ended = '';
 
   async put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
@@ -18,6 +19,9 @@ class ListSink implements LayerSink {
     let body = '';
     for (let part = await next(); part !== undefined; part = await next()) body += part.toString();
     this.bodies.set(entry.path, body);
+  }
+  async restamp(entry: TarEntry): Promise<void> {
+    this.restamped.push(`${entry.path} ${entry.mode.toString(8)} ${entry.uid}`);
   }
   async finish(): Promise<void> {
     this.ended = 'finished';
@@ -111,6 +115,18 @@ describe('nothing reaches outside the root', () => {
     const limits = { ...DEFAULT_LIMITS, maxEntries: 2 };
     expect(await outcome([{ path: 'a' }, { path: 'b' }], { limits })).toBe('a b ./');
     expect(await outcome([{ path: 'a' }, { path: 'b' }, { path: 'c' }], { limits })).toBe('OCI_LAYER_LIMIT');
+  });
+
+  it('L15 a hard link gives its file the attributes that it states', async () => {
+    const sink = await checked([
+      { path: 'a', mode: 0o640, uid: 1 },
+      { path: 'b', type: 'link', linkPath: 'a', mode: 0o600, uid: 2 },
+      { path: 'c', type: 'link', linkPath: 'a', mode: 0o600, uid: 2 },
+      { path: 'd', type: 'link', linkPath: 'b', mode: 0o640, uid: 1 },
+      { path: 'like a', mode: 0o640, uid: 1 },
+      { path: 'e', type: 'link', linkPath: 'like a', mode: 0o640, uid: 1 },
+    ]);
+    expect(sink.restamped).toEqual(['b 600 2', 'd 640 1']);
   });
 
   it('and a refusal stops the writer', async () => {
@@ -209,13 +225,28 @@ describe('a hard link into the layers below', () => {
   async function* body(): AsyncGenerator<Buffer> {
     yield Buffer.from('hi');
   }
-  const lower = async (path: string): Promise<LowerFile | undefined> =>
-    path === 'l/f' ? { path: 'real/f', entry, body } : undefined;
+  const folder: TarEntry = { ...entry, type: 'directory', size: 0, mode: 0o700, uid: 9 };
+  const lower = async (path: string): Promise<LowerFile | undefined> => {
+    if (path === 'real') return { path: 'real', entry: folder, body };
+    return path === 'l/f' ? { path: 'real/f', entry, body } : undefined;
+  };
 
-  it('brings its target up into this layer', async () => {
+  it('L14 writes its target again, under both names, and their folder as it is below', async () => {
     const sink = await checked([hard('h', 'l/f'), hard('i', 'l/f')], { lower });
-    expect(sink.entries.map(show)).toEqual(['real/', 'real/f', 'h=real/f', 'i=real/f', './']);
-    expect(sink.bodies.get('real/f')).toBe('hi');
+    expect(sink.entries.map(show)).toEqual(['h', 'i=h', 'real/', 'real/f=h', './']);
+    expect(sink.bodies.get('h')).toBe('hi');
+    expect(sink.entries[2]).toMatchObject({ mode: 0o700, uid: 9 });
+  });
+
+  it.each<[string, readonly TarFile[], string]>([
+    ['deletes the old name', [hard('h', 'l/f'), { path: 'real/.wh.f' }], 'h real/ real/f% ./'],
+    ['deletes its folder', [hard('h', 'l/f'), { path: '.wh.real' }], 'h real% ./'],
+    ['hides its folder', [hard('h', 'l/f'), { path: 'real/.wh..wh..opq' }], 'h real/! ./'],
+    ['has another file there', [hard('h', 'l/f'), { path: 'real/f' }], 'h real/ real/f ./'],
+    ['has a link in the way', [hard('h', 'l/f'), sym('real', '/srv')], 'h real@/srv ./'],
+    ['links to a folder', [hard('h', 'real')], 'OCI_LAYER_UNSAFE'],
+  ])('L14 and keeps to itself what the layer says of the old name: %s', async (_what, files, result) => {
+    expect(await outcome(files, { lower })).toBe(result);
   });
 
   it('is refused where nothing is there', async () => {

@@ -2,7 +2,7 @@ import type { IdMap } from '../port.ts';
 import { keepXattrs, shiftId } from './attributes.ts';
 import { type ByteString, showPath, type TarEntry, type Time } from './entry.ts';
 import { type LayerLimits, overLimit, unsafe } from './limits.ts';
-import { cleanPath, LayerTree, leaf, type Node } from './tree.ts';
+import { cleanPath, LayerTree, type Node } from './tree.ts';
 
 const WHITEOUT = '.wh.';
 const META = '.wh..wh.';
@@ -37,6 +37,15 @@ export class NeedsParents extends Error {
 export interface CheckedEntry {
   readonly entry: TarEntry;
   readonly body?: () => AsyncIterable<Buffer>;
+  /** Nothing new: the file at this path gets these attributes, whatever other names it has. */
+  readonly restamp?: true;
+}
+
+/** A file of the layers below that was written again under the name that links to it. */
+interface Borrowed {
+  readonly name: ByteString;
+  /** Directories that its own name lies in, as they are below. */
+  readonly parents: readonly TarEntry[];
 }
 
 /**
@@ -51,6 +60,7 @@ export class LayerChecker {
   readonly #tree = new LayerTree();
   readonly #whiteouts = new Map<ByteString, ByteString>();
   readonly #opaque = new Set<ByteString>();
+  readonly #borrowed = new Map<ByteString, Borrowed>();
   readonly #options: CheckOptions;
   #count = 0;
 
@@ -74,16 +84,24 @@ export class LayerChecker {
     return await this.#ordinary(path, entry);
   }
 
-  /** What can be written only now: whiteouts, and directories that hide what is below them. */
+  /** What can be written only now: whiteouts, directories that hide what is below them, names of borrowed files. */
   finish(): readonly CheckedEntry[] {
     const out: CheckedEntry[] = [];
-    for (const [path, shown] of this.#whiteouts) {
+    const gone = new Set<ByteString>();
+    for (const path of [...this.#whiteouts.keys()].sort()) {
       const node = this.#tree.get(path);
       // A whiteout hides lower layers only: what this layer itself has stays.
       if (node?.kind === 'directory') this.#opaque.add(path);
-      else if (node === undefined) out.push(...this.#writeWhiteout(path, shown));
+      else if (node === undefined && !within(path, gone)) {
+        gone.add(path);
+        out.push(...this.#writeWhiteout(path, this.#whiteouts.get(path) as ByteString));
+      }
     }
-    for (const path of this.#opaque) out.push(...this.#writeOpaque(path));
+    for (const path of this.#opaque) if (!within(path, gone)) out.push(...this.#writeOpaque(path));
+    for (const [path, borrowed] of this.#borrowed) {
+      if (!gone.has(path) && !within(path, gone) && !within(path, this.#opaque))
+        out.push(...this.#giveBack(path, borrowed));
+    }
     const root = this.#tree.get('') as Node & { kind: 'directory' };
     if (root.entry === undefined && !this.#opaque.has('')) {
       out.push({ entry: this.#attributes(impliedDirectory('.'), '.') });
@@ -108,6 +126,7 @@ export class LayerChecker {
     const slash = path.lastIndexOf('/');
     const parent = slash === -1 ? '' : path.slice(0, slash);
     if (name === OPAQUE) {
+      if (this.#opaque.has(parent)) throw unsafe(`${showPath(path)} is there twice`);
       this.#opaque.add(parent);
       return [];
     }
@@ -116,7 +135,9 @@ export class LayerChecker {
     const target = name.slice(WHITEOUT.length);
     if (target === '' || target === '.' || target === '..')
       throw unsafe(`${showPath(path)} is no whiteout of anything`);
-    this.#whiteouts.set(parent === '' ? target : `${parent}/${target}`, path);
+    const hidden = parent === '' ? target : `${parent}/${target}`;
+    if (this.#whiteouts.has(hidden)) throw unsafe(`${showPath(path)} is there twice`);
+    this.#whiteouts.set(hidden, path);
     return [];
   }
 
@@ -141,11 +162,11 @@ export class LayerChecker {
         throw unsafe(`${showPath(path)} is a link to nothing`);
       if (entry.linkPath.length > limits.maxPathBytes)
         throw overLimit(`a link target of ${entry.linkPath.length} bytes`);
-      this.#tree.set(path, { kind: 'symlink', target: entry.linkPath });
+      this.#tree.set(path, { kind: 'symlink', target: entry.linkPath, stamp: stampOf(entry) });
     } else if (entry.type === 'directory') {
       if (existing?.kind === 'directory') existing.entry = entry;
       else this.#tree.set(path, { kind: 'directory', entry, opaque: false });
-    } else this.#tree.set(path, leaf(entry.type));
+    } else this.#tree.set(path, this.#tree.leaf(entry.type, stampOf(entry)));
   }
 
   async #link(path: ByteString, entry: TarEntry): Promise<readonly CheckedEntry[]> {
@@ -153,28 +174,78 @@ export class LayerChecker {
     if (target === path) throw unsafe(`${showPath(path)} is a hard link to itself`);
     const node = this.#tree.get(target);
     if (node?.kind === 'directory') throw unsafe(`${showPath(path)} is a hard link to a directory`);
-    const copied = node === undefined ? await this.#copyUp(target, path) : undefined;
-    const made = copied?.path ?? target;
-    this.#tree.set(path, this.#tree.get(made) as Node);
-    const link: TarEntry = { ...entry, path, type: 'link', size: 0, linkPath: made, uid: 0, gid: 0 };
-    return [...(copied?.entries ?? []), { entry: withoutXattrs(link) }];
+    if (node === undefined) return await this.#linkBelow(path, { entry, target });
+    return this.#linkHere(path, { entry, target });
   }
 
-  /** A hard link cannot cross layers, so its target is written again into this one; both names are one file then. */
-  async #copyUp(
-    target: ByteString,
+  /** A second name. What its entry says of mode, owner, time and attributes counts for the file, as with Docker. */
+  #linkHere(
     path: ByteString,
-  ): Promise<{ readonly path: ByteString; readonly entries: readonly CheckedEntry[] }> {
+    { entry, target }: { readonly entry: TarEntry; readonly target: ByteString },
+  ): readonly CheckedEntry[] {
+    const node = this.#tree.share(target);
+    this.#tree.set(path, node);
+    const link = linkTo(target, path);
+    const own = { ...entry, type: node.kind === 'symlink' ? ('symlink' as const) : node.type };
+    const checked = this.#attributes(own, path);
+    const stamp = stampOf(checked);
+    if (stamp === node.stamp && (checked.xattrs === undefined || checked.xattrs.size === 0))
+      return [{ entry: link }];
+    node.stamp = stamp;
+    return [{ entry: link }, { entry: { ...checked, size: 0 }, restamp: true }];
+  }
+
+  /**
+   * A hard link cannot cross layers, so its target is written again into this one, under the new name. Whether the old
+   * name is to lead there too is known at the end: this layer may delete or replace it.
+   */
+  async #linkBelow(
+    path: ByteString,
+    { entry, target }: { readonly entry: TarEntry; readonly target: ByteString },
+  ): Promise<readonly CheckedEntry[]> {
     const { lower } = this.#options;
     if (lower === undefined) throw new NeedsParents(target);
     const found = this.#whiteouts.has(target) ? undefined : await lower(target);
     if (found === undefined)
       throw unsafe(`${showPath(path)} is a hard link to ${showPath(target)}, which is not there`);
-    if (this.#tree.get(found.path) !== undefined) return { path: found.path, entries: [] };
-    const before = this.#parents(found.path);
-    const checked = this.#attributes(found.entry, found.path);
-    this.#remember(found.path, checked, undefined);
-    return { path: found.path, entries: [...before, { entry: checked, body: found.body }] };
+    if (found.entry.type === 'directory') throw unsafe(`${showPath(path)} is a hard link to a directory`);
+    const here = this.#tree.get(found.path) === undefined ? this.#borrowed.get(found.path)?.name : found.path;
+    if (here !== undefined) return this.#linkHere(path, { entry, target: here });
+    const checked = this.#attributes(found.entry, path);
+    this.#remember(path, checked, undefined);
+    this.#borrowed.set(found.path, { name: path, parents: await this.#parentsBelow(found.path, lower) });
+    return [{ entry: checked, body: found.body }];
+  }
+
+  async #parentsBelow(
+    path: ByteString,
+    lower: NonNullable<CheckOptions['lower']>,
+  ): Promise<readonly TarEntry[]> {
+    const out: TarEntry[] = [];
+    for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1)) {
+      const parent = path.slice(0, slash);
+      const found = await lower(parent);
+      out.push(
+        found?.entry.type === 'directory' ? { ...found.entry, path: parent } : impliedDirectory(parent),
+      );
+    }
+    return out;
+  }
+
+  /** Both names are one file: the old one too, unless this layer has something else there. */
+  #giveBack(path: ByteString, { name, parents }: Borrowed): readonly CheckedEntry[] {
+    if (this.#tree.get(path) !== undefined) return [];
+    const out: CheckedEntry[] = [];
+    for (const entry of parents) {
+      const node = this.#tree.get(entry.path);
+      if (node !== undefined && node.kind !== 'directory') return [];
+      if (node !== undefined) continue;
+      const checked = this.#attributes(entry, entry.path);
+      this.#tree.set(entry.path, { kind: 'directory', entry: checked, opaque: false });
+      out.push({ entry: checked });
+    }
+    this.#tree.set(path, this.#tree.share(name));
+    return [...out, { entry: linkTo(name, path) }];
   }
 
   /** Directories on the way that no entry has named so far: 0755, owned by the container's root. */
@@ -250,7 +321,21 @@ function isImplied(node: Node, entry: TarEntry): boolean {
   return node.kind === 'directory' && node.entry === undefined && entry.type === 'directory';
 }
 
-function withoutXattrs(entry: TarEntry): TarEntry {
-  const { xattrs: _dropped, ...rest } = entry;
-  return rest;
+function linkTo(target: ByteString, path: ByteString): TarEntry {
+  return { ...impliedDirectory(path), type: 'link', linkPath: target, mode: 0o644 };
+}
+
+/** What a hard link's entry may state differently from its file's. */
+function stampOf(entry: TarEntry): string {
+  return `${entry.mode} ${entry.uid} ${entry.gid} ${entry.mtime.seconds} ${entry.mtime.nanos}`;
+}
+
+/** Is some directory above the path in the set? */
+function within(path: ByteString, set: ReadonlySet<ByteString>): boolean {
+  if (set.size === 0) return false;
+  if (set.has('')) return true;
+  for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1)) {
+    if (set.has(path.slice(0, slash))) return true;
+  }
+  return false;
 }

@@ -17,6 +17,8 @@ async function unpacked(bytes: Uint8Array, limits = DEFAULT_LIMITS): Promise<str
 
 const skippable = Buffer.from('502a4d180300000061626300', 'hex').subarray(0, 11);
 const gz = gzipSync('hello ');
+const reserved = Buffer.from(gz);
+reserved[3] = 0x80;
 const zst = zstdCompressSync(Buffer.from('hello '));
 
 describe('decompress', () => {
@@ -43,6 +45,7 @@ describe('decompress', () => {
     ],
     ['a second member cut short', Buffer.concat([gz, gz.subarray(0, 12)]), 'OCI_LAYER_INVALID'],
     ['xz', Buffer.from('fd377a585a000004', 'hex'), 'OCI_LAYER_INVALID'],
+    ['gzip with a reserved flag', reserved, 'hello '],
   ])('%s', async (_what, bytes, result) => {
     expect(await unpacked(bytes)).toBe(result);
   });
@@ -55,7 +58,7 @@ describe('decompress', () => {
     expect(await unpacked(bomb)).toHaveLength(4_000_000);
   });
 
-  it('tells by the bytes', () => {
+  it('L1 tells by the bytes', () => {
     expect(sniffCompression(gz)).toBe('gzip');
     expect(sniffCompression(zst)).toBe('zstd');
     expect(sniffCompression(Buffer.from('a'))).toBe('none');

@@ -24,6 +24,14 @@ function foreignCompression(head: Uint8Array): string | undefined {
   return undefined;
 }
 
+/** RFC 1952 reserves three flags. Every image tool reads on where one is set, zlib does not: so they are cleared. */
+function withoutReservedFlags(head: Uint8Array): Uint8Array {
+  if (head.length < 4 || ((head[3] as number) & 0xe0) === 0) return head;
+  const cleared = Uint8Array.from(head);
+  cleared[3] = (cleared[3] as number) & 0x1f;
+  return cleared;
+}
+
 async function* withHead(
   head: readonly Uint8Array[],
   rest: AsyncIterator<Uint8Array>,
@@ -63,7 +71,7 @@ export async function* decompress(
     throw invalid(`it is compressed with ${foreign}; layers are plain, gzip or zstd`);
   }
   const counted = { in: 0, out: 0 };
-  const bytes = withHead(head, iterator);
+  const bytes = withHead(kind === 'gzip' ? [withoutReservedFlags(start)] : head, iterator);
   if (kind === 'none') {
     for await (const chunk of bytes) {
       const buffer = Buffer.isBuffer(chunk)

@@ -4,6 +4,7 @@ import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import type { TarEntry } from './entry.ts';
 import type { LayerSink } from './sink.ts';
+import { writeAttributes } from './write-attributes.ts';
 import { encodeEntry, endOfArchive, FOR_GNU_TAR, padding } from './writer.ts';
 
 /** Pieces smaller than this are gathered: a layer of small files is mostly headers and padding. */
@@ -52,6 +53,7 @@ export class GnuTarSink implements LayerSink {
   readonly #child: ChildProcess;
   readonly #closed: Promise<number>;
   readonly #directory: string;
+  readonly #restamped: TarEntry[] = [];
   #stderr = '';
   #failure: Error | undefined;
   #gathered = Buffer.allocUnsafe(GATHER);
@@ -87,12 +89,18 @@ export class GnuTarSink implements LayerSink {
     await this.#write(padding(stored.size));
   }
 
+  /** tar gives a hard link's file no attributes but its first, so these are written when tar is done. */
+  async restamp(entry: TarEntry): Promise<void> {
+    this.#restamped.push(entry);
+  }
+
   async finish(): Promise<void> {
     await this.#write(endOfArchive());
     await this.#flush();
     this.#child.stdin?.end();
     const code = await this.#closed;
     if (code !== 0) throw this.#error(code);
+    for (const entry of this.#restamped) await writeAttributes(this.#directory, entry);
   }
 
   async abort(): Promise<void> {

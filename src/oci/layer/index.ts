@@ -1,3 +1,4 @@
+export { unshiftXattrs } from './attributes.ts';
 export { type CheckedEntry, LayerChecker, type LowerFile, NeedsParents } from './check.ts';
 export { type Compression, decompress, sniffCompression } from './compression.ts';
 export { type ByteString, type EntryType, showPath, type TarEntry, type Time, toBytes } from './entry.ts';

@@ -11,6 +11,8 @@ export interface LayerLimits {
   readonly ratioFreeBytes: number;
   /** Bytes of a path or a link target (PATH_MAX less the NUL). */
   readonly maxPathBytes: number;
+  /** Components of a path. */
+  readonly maxDepth: number;
   /** Bytes of one component (NAME_MAX). */
   readonly maxNameBytes: number;
   /** Bytes of one PAX or GNU long-name record. */
@@ -23,6 +25,7 @@ export const DEFAULT_LIMITS: LayerLimits = {
   maxRatio: 250,
   ratioFreeBytes: 2 ** 30,
   maxPathBytes: 4095,
+  maxDepth: 1024,
   maxNameBytes: 255,
   maxMetaBytes: 1 << 20,
 };

@@ -4,6 +4,8 @@ import type { TarEntry } from './entry.ts';
 export interface LayerSink {
   /** `next` gives the parts of the body until undefined; only files have one. */
   put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void>;
+  /** Gives the file at this path, which was put before, other attributes. */
+  restamp?(entry: TarEntry): Promise<void>;
   /** Resolves when everything is in the folder. */
   finish(): Promise<void>;
   /** Stops at once; what was written stays for the caller to remove. */

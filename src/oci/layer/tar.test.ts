@@ -204,7 +204,7 @@ describe('what other writers do is understood', () => {
     expect((await readAll(archive)).map((read) => read.entry.path)).toEqual(['good']);
   });
 
-  it('sparse files come out whole', async () => {
+  it('L7 sparse files come out whole', async () => {
     const map = Buffer.concat([Buffer.from('2\n0\n3\n10\n2\n'), Buffer.alloc(512)]).subarray(0, 512);
     const stored = Buffer.concat([map, Buffer.from('abcde')]);
     const archive = Buffer.concat([

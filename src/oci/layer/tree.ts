@@ -1,23 +1,15 @@
 import { type ByteString, showPath, type TarEntry } from './entry.ts';
 import { type LayerLimits, overLimit, unsafe } from './limits.ts';
 
+/** A name that is no directory; `stamp` is what attributes its file has, and the names of one file share the node. */
+export type FileNode =
+  | { readonly kind: 'leaf'; readonly type: TarEntry['type']; stamp: string }
+  | { readonly kind: 'symlink'; readonly target: ByteString; stamp: string };
+
 /** What the layer made at a path so far. A symlink keeps its target; directories keep their last entry. */
-export type Node =
-  | { readonly kind: 'leaf'; readonly type: TarEntry['type'] }
-  | { readonly kind: 'symlink'; readonly target: ByteString }
-  | { readonly kind: 'directory'; entry: TarEntry | undefined; opaque: boolean };
+export type Node = FileNode | { readonly kind: 'directory'; entry: TarEntry | undefined; opaque: boolean };
 
 const MAX_LINKS = 40;
-const LEAVES = new Map<string, Node>();
-
-export function leaf(type: TarEntry['type']): Node {
-  let node = LEAVES.get(type);
-  if (node === undefined) {
-    node = { kind: 'leaf', type };
-    LEAVES.set(type, node);
-  }
-  return node;
-}
 
 /**
  * Below the root, `..` clamped there (as chroot does), no empty or `.` components. The root is the empty string.
@@ -34,17 +26,40 @@ export function cleanPath(path: ByteString, limits: LayerLimits): ByteString {
       throw overLimit(`a name of ${part.length} bytes in ${showPath(path)}`);
     else parts.push(part);
   }
+  // The name itself is no folder.
+  if (parts.length > limits.maxDepth + 1) throw overLimit(`a name below ${parts.length - 1} directories`);
   return parts.join('/');
 }
 
 /** The names that one layer made, so that no entry ever goes through a link on disk. */
 export class LayerTree {
   readonly nodes = new Map<ByteString, Node>([['', { kind: 'directory', entry: undefined, opaque: false }]]);
+  readonly #leaves = new Map<string, FileNode>();
   #lastParent = '';
   #lastResolved = '';
 
   get(path: ByteString): Node | undefined {
     return this.nodes.get(path);
+  }
+
+  /** One node for all files of equal attributes, to save memory, until one of them gets a second name. */
+  leaf(type: TarEntry['type'], stamp: string): FileNode {
+    const key = `${type} ${stamp}`;
+    let node = this.#leaves.get(key);
+    if (node === undefined) {
+      node = { kind: 'leaf', type, stamp };
+      this.#leaves.set(key, node);
+    }
+    return node;
+  }
+
+  /** The node of a file that gets a further name: one that only its names share from now on. */
+  share(path: ByteString): FileNode {
+    const node = this.nodes.get(path) as FileNode;
+    if (node.kind === 'symlink' || this.#leaves.get(`${node.type} ${node.stamp}`) !== node) return node;
+    const own: FileNode = { ...node };
+    this.nodes.set(path, own);
+    return own;
   }
 
   set(path: ByteString, node: Node): void {

@@ -84,7 +84,7 @@ describe.each<[string, (folder: string) => LayerSink]>([
     expect(rounded(tree(join(directory, 'out')))).toBe(rounded(tree(source)));
   });
 
-  it('nothing outside is touched, whatever the layer tries', async () => {
+  it('L25 nothing outside is touched, whatever the layer tries', async () => {
     const canary = join(directory, 'canary');
     await mkdir(canary);
     await writeFile(join(canary, 'secret'), 'secret');
@@ -144,7 +144,7 @@ describe.each<[string, (folder: string) => LayerSink]>([
   });
 });
 
-it('a folder packs to equal bytes, and umoci makes the same tree of the image', async () => {
+it('L26 a folder packs to equal bytes, and umoci makes the same tree of the image', async () => {
   const source = join(directory, 'source');
   await mkdir(source);
   sh(TREE, source);

@@ -4,7 +4,8 @@ import { ociError } from '../errors.ts';
 import type { Digest } from '../types.ts';
 import { type CheckedEntry, type CheckOptions, LayerChecker } from './check.ts';
 import { decompress } from './compression.ts';
-import { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
+import { showPath, type TarEntry } from './entry.ts';
+import { DEFAULT_LIMITS, type LayerLimits, unsafe } from './limits.ts';
 import { TarReader } from './reader.ts';
 import type { LayerSink } from './sink.ts';
 
@@ -13,7 +14,13 @@ export interface UnpackOptions extends Omit<CheckOptions, 'limits'> {
   readonly limits?: LayerLimits;
   /** Checked before the promise resolves; the caller shows the folder to no one before that. */
   readonly diffId?: Digest | undefined;
+  /** As the manifest has it; one that is not a layer's is refused, and beyond that the bytes decide. */
+  readonly mediaType?: string;
 }
+
+/** image-spec, media-types.md, and Docker's names for the same. */
+const LAYER_TYPE =
+  /^application\/vnd\.(oci\.image\.layer\.(v1|nondistributable\.v1)\.tar([+.](gzip|zstd))?|docker\.image\.rootfs\.(foreign\.)?diff\.tar([.+](gzip|zstd))?)$/;
 
 export interface Unpacked {
   readonly diffId: Digest;
@@ -46,6 +53,17 @@ export async function unpackLayer(
   options: UnpackOptions,
 ): Promise<Unpacked> {
   const limits = options.limits ?? DEFAULT_LIMITS;
+  const { mediaType } = options;
+  if (mediaType !== undefined && !LAYER_TYPE.test(mediaType)) {
+    await sink.abort();
+    throw ociError(
+      'OCI_LAYER_INVALID',
+      `${JSON.stringify(mediaType.slice(0, 200))} is not the media type of a layer`,
+      {
+        hint: 'this is an artifact and no image that can run; ask its author',
+      },
+    );
+  }
   const hash = createHash('sha256');
   const reader = new TarReader(hashed(decompress(blob, limits), hash, options.signal), limits);
   const checker = new LayerChecker({ map: options.map, lower: options.lower, limits });
@@ -75,11 +93,18 @@ export async function unpackLayer(
 }
 
 async function putAll(entries: readonly CheckedEntry[], sink: LayerSink, reader: TarReader): Promise<void> {
-  for (const { entry, body } of entries) {
-    if (body !== undefined) await sink.put(entry, pull(body()));
+  for (const { entry, body, restamp } of entries) {
+    if (restamp === true) await stamp(entry, sink);
+    else if (body !== undefined) await sink.put(entry, pull(body()));
     else if (reader.isSparse && entry.type === 'file') await sink.put(entry, pull(reader.body()));
     else await sink.put(entry, () => reader.some());
   }
+}
+
+async function stamp(entry: TarEntry, sink: LayerSink): Promise<void> {
+  if (sink.restamp === undefined)
+    throw unsafe(`${showPath(entry.path)} is a hard link with other attributes than its file`);
+  await sink.restamp(entry);
 }
 
 function pull(parts: AsyncIterable<Buffer>): () => Promise<Buffer | undefined> {

@@ -1,0 +1,12 @@
+export { type Hostile, hostileLayers } from './hostile.ts';
+export { linesOf, MergedTree, ModelSink, treeDigest } from './model.ts';
+export {
+  bytesOf,
+  type OracleCase,
+  type OracleEntry,
+  oracleCases,
+  oracleRegistry,
+  TOOLS,
+  type Tool,
+  treeOf,
+} from './oracle.ts';
