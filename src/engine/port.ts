@@ -1,5 +1,5 @@
 import type { Emit } from '../kernel/index.ts';
-import type { PinnedImage } from '../oci/index.ts';
+import type { LowerForm, PinnedImage } from '../oci/index.ts';
 
 /**
  * An engine runs containers and knows nothing of bundles. It opens a session per run; a session has one workspace
@@ -183,5 +183,14 @@ export interface KeptContainer {
 }
 
 export type EngineEvent =
-  | { readonly type: 'engine.image'; readonly image: string; readonly phase: 'loading' | 'ready' }
+  | { readonly type: 'engine.image'; readonly image: string; readonly phase: 'loading' }
+  | {
+      readonly type: 'engine.image';
+      readonly image: string;
+      readonly phase: 'ready';
+      /** The form in which the embedded engine has the image's layers. */
+      readonly layers?: LowerForm;
+      /** Why they are folders. */
+      readonly because?: string;
+    }
   | { readonly type: 'engine.notice'; readonly message: string };

@@ -90,10 +90,18 @@ export interface IdMap {
   readonly size: number;
 }
 
+/** A folder, or one file-system image, which only root can mount. */
+export type LowerForm = 'folder' | 'erofs';
+
 /** One unpacked layer for an overlay mount. */
 export interface Lower {
-  readonly kind: 'folder' | 'erofs';
+  readonly kind: LowerForm;
   readonly path: string;
+}
+
+export interface LowersOptions extends TransferOptions {
+  /** Default `folder`: whoever asks for `erofs` mounts it, as nothing else can read it. */
+  readonly form?: LowerForm;
 }
 
 export interface TagOptions {
@@ -132,7 +140,7 @@ export interface Store extends AsyncDisposable {
   resolve(reference: string): Promise<Descriptor | undefined>;
   list(): Promise<readonly StoredImage[]>;
   /** The layers of an image, unpacked and with shifted ids, lowest first; unpacks what is missing. */
-  lowers(image: PinnedImage, map: IdMap | undefined, options: TransferOptions): Promise<readonly Lower[]>;
+  lowers(image: PinnedImage, map: IdMap | undefined, options: LowersOptions): Promise<readonly Lower[]>;
   /**
    * Keeps these digests and their children from `prune` until disposed, ended by name, or its process is gone and
    * `ttlMs` (an hour) is over.

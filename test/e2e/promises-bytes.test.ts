@@ -115,14 +115,14 @@ install:
     const served = await withRawLayer(world, image, layer);
     const cwd = await locked(bundleOf('attributes', served, '{command: [cat, /odd/file]}'));
     expectCode(await world.skycap(['install', '--force'], { cwd }), 0);
-    const shown = execFileSync(
-      'getfattr',
-      ['-R', '-h', '-d', '-m', '-', '--absolute-names', world.env.XDG_DATA_HOME as string],
-      {
-        encoding: 'utf8',
-        maxBuffer: 1 << 28,
-      },
-    );
+    const script = `cd "$1"; i=0; for image in $(find . -name image.erofs); do
+      mkdir -p "$2/$i"; mount -t erofs -o ro,loop "$image" "$2/$i"; i=$((i + 1)); done
+      getfattr -R -h -d -m - --absolute-names "$2"`;
+    const folders = [world.env.XDG_DATA_HOME as string, join(world.directory, 'mounted')];
+    const shown = execFileSync('unshare', ['--mount', 'sh', '-euc', script, 'sh', ...folders], {
+      encoding: 'utf8',
+      maxBuffer: 1 << 28,
+    });
     const odd = shown.split('\n\n').find((part) => /\/odd\/file\n/.test(part)) ?? '';
     expect(odd).toContain('user.kept="kept"');
     expect(odd).toContain('security.capability');

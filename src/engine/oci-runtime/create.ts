@@ -8,6 +8,7 @@ import { containerConfig } from './config.ts';
 import { type ContainerRecord, makeContainerFolder, writeRecord } from './container.ts';
 import type { Holder } from './holder.ts';
 import { containerRoot } from './id-map.ts';
+import type { LayerForm } from './layer-form.ts';
 import { containerFolder, type Directories, installationVolumes, type RunLayout } from './layout.ts';
 import { makeGroups, removeGroups } from './limits.ts';
 import { type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
@@ -22,6 +23,9 @@ export interface SessionHost {
   readonly store: Store;
   readonly runtime: string;
   readonly initProgram: string;
+  readonly mountProgram: string;
+  /** How sessions have their layers: decided once, and again where a mount is refused. */
+  readonly layers: LayerForm;
   readonly dockerSocket: string;
   readonly owner: Owner;
   seccompProgram(signal: AbortSignal): Promise<string | undefined>;

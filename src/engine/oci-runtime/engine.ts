@@ -8,8 +8,9 @@ import { killContainer, readJson, readRecord, removeContainer } from './containe
 import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { OCI_RUNTIME_GAPS } from './gaps.ts';
-import { initBinaries } from './init/binary.ts';
+import { initBinaries, mountBinaries } from './init/binary.ts';
 import { keptLease } from './keep.ts';
+import { LayerForm } from './layer-form.ts';
 import {
   containerIds,
   type Directories,
@@ -42,15 +43,19 @@ export interface OciRuntimeOptions {
 export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
   const directories: Directories = { state: options.stateDirectory, runtime: options.runtimeDirectory };
   let program: Promise<string | undefined> | undefined;
-  let initProgram: string | undefined;
+  let programs: Programs | undefined;
+  let layers: LayerForm | undefined;
   const host = (): SessionHost => {
-    initProgram ??= prepareDirectories(directories);
-    const init = initProgram;
+    programs ??= prepareDirectories(directories);
+    layers ??= LayerForm.of(options.store.directory);
+    const { init, mount } = programs;
     return {
       directories,
       store: options.store,
       runtime: options.runtime,
       initProgram: init,
+      mountProgram: mount,
+      layers,
       dockerSocket: options.dockerSocket ?? '/var/run/docker.sock',
       owner: options.owner ?? { uid: 0, gid: 0 },
       seccompProgram(signal) {
@@ -115,24 +120,36 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
   };
 }
 
-/** @returns path of the init program, which must lie where programs may be executed */
-function prepareDirectories(directories: Directories): string {
+interface Programs {
+  /** Must lie where programs may be executed. */
+  readonly init: string;
+  readonly mount: string;
+}
+
+function prepareDirectories(directories: Directories): Programs {
   mkdirSync(directories.state, { recursive: true, mode: 0o700 });
   // A container can leave a setuid file of the owner's in its workspace: nobody else may reach it.
   chmodSync(directories.state, 0o700);
   mkdirSync(directories.runtime, { recursive: true, mode: 0o700 });
   chmodSync(directories.runtime, 0o700);
-  const binary = initBinaries[process.arch];
-  if (binary === undefined) {
+  const init = initBinaries[process.arch];
+  const mount = mountBinaries[process.arch];
+  if (init === undefined || mount === undefined) {
     throw engineError('ENGINE_SESSION_FAILED', `there is no init program for ${process.arch}`, {
       hint: 'use the docker engine on this architecture',
     });
   }
   const folder = join(directories.state, 'init');
   mkdirSync(folder, { recursive: true, mode: 0o755 });
-  const path = join(folder, '.init');
+  return {
+    init: writeProgram(join(folder, '.init'), init),
+    mount: writeProgram(join(folder, '.mount'), mount),
+  };
+}
+
+function writeProgram(path: string, base64: string): string {
   const fresh = `${path}.${process.pid}`;
-  writeFileSync(fresh, Buffer.from(binary, 'base64'), { mode: 0o755 });
+  writeFileSync(fresh, Buffer.from(base64, 'base64'), { mode: 0o755 });
   chmodSync(fresh, 0o755);
   renameSync(fresh, path);
   return path;

@@ -4,7 +4,7 @@
  * input, which the tool holds open; when the tool is gone it waits for the containers that still run, and ends.
  *
  * Arguments: folder of the run (tmpfs), folder of this holder in it, folder for output on disk, state folder, runtime,
- * `network` or `-`. Orders:
+ * `network` or `-`, program that mounts a file-system image (init/mount.c). Orders:
  *
  *     erofs N PATH                file-system image PATH becomes the lower l/N (folders are links there already)
  *     mount OVERLAY LOWERS        LOWERS: l/N:l/N…, uppermost first
@@ -16,7 +16,7 @@
  */
 export const holderScript = String.raw`
 set -u
-run=$1 here=$2 disk=$3 state=$4 runtime=$5 network=$6
+run=$1 here=$2 disk=$3 state=$4 runtime=$5 network=$6 mounter=$7
 export LIBMOUNT_FORCE_MOUNT2=always LC_ALL=C
 cd "$here" || exit 1
 trap '' HUP INT QUIT PIPE TERM
@@ -110,7 +110,11 @@ printf '%s\n' "$line" >holder
 echo ready
 while read -r order id rest; do
   case $order in
-    erofs) mkdir -p "l/$id" && mount -t erofs -o ro,loop "$rest" "l/$id" 2>err || echo "notice $(cat err)" ;;
+    erofs)
+      # Straight from the file, or (before Linux 6.12, or on a file system that cannot) through a loop device.
+      if mkdir "l/$id" 2>err && { "$mounter" "$rest" "l/$id" 2>>err ||
+        mount -t erofs -o ro,nosuid,nodev,loop "$rest" "l/$id" 2>>err; }
+      then echo "lower $id"; else echo "nolower $id $(tr '\n' ' ' <err)"; fi ;;
     mount)
       if mount -t overlay -o "lowerdir=$rest,upperdir=u/$id/upper,workdir=u/$id/work,volatile" overlay "m/$id" 2>err
       then echo "mounted $id"; else echo "unmounted $id $(cat err)"; fi ;;

@@ -16,6 +16,8 @@ export interface HolderOptions {
   readonly outputFolder: string;
   readonly stateDirectory: string;
   readonly runtime: string;
+  /** Path of the program of init/mount.c. */
+  readonly mountProgram: string;
   readonly network: boolean;
   readonly onNotice: (message: string) => void;
 }
@@ -25,6 +27,10 @@ export class Holder {
   readonly folder: string;
   readonly #child: ChildProcess;
   readonly #waiting = new Map<string, { resolve: () => void; reject: (cause: Error) => void }>();
+  readonly #images = new Map<
+    string,
+    { resolve: (refusal: string | undefined) => void; reject: (cause: Error) => void }
+  >();
   readonly #onNotice: (message: string) => void;
   readonly #ready = Promise.withResolvers<void>();
   #rest = '';
@@ -45,8 +51,9 @@ export class Holder {
         },
       );
       this.#ready.reject(gone);
-      for (const waiter of this.#waiting.values()) waiter.reject(gone);
+      for (const waiter of [...this.#waiting.values(), ...this.#images.values()]) waiter.reject(gone);
       this.#waiting.clear();
+      this.#images.clear();
     });
     // Nobody may be waiting yet; `ready` is where this is thrown.
     this.#ready.promise.catch(() => {});
@@ -77,6 +84,7 @@ export class Holder {
         options.stateDirectory,
         options.runtime,
         options.network ? 'network' : '-',
+        options.mountProgram,
       ],
       {
         detached: true,
@@ -115,6 +123,18 @@ export class Holder {
     return promise;
   }
 
+  /**
+   * Mounts a file-system image at `l/NAME` in the holder's folder.
+   *
+   * @returns why that cannot be done, or undefined
+   */
+  mountImage(name: string, path: string): Promise<string | undefined> {
+    const { promise, resolve, reject } = Promise.withResolvers<string | undefined>();
+    this.#images.set(name, { resolve, reject });
+    this.order(`erofs ${name} ${path}`);
+    return promise;
+  }
+
   unmount(names: readonly string[]): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     // If the holder is gone, so are its mounts.
@@ -143,7 +163,11 @@ export class Holder {
       if (word === 'ready') this.#ready.resolve();
       else if (word === 'failed') this.#ready.reject(setupError(line.slice(7)));
       else if (word === 'notice') this.#onNotice(line.slice(7));
-      else if (word === 'unmounted') {
+      else if (word === 'lower' || word === 'nolower') {
+        const refusal = word === 'lower' ? undefined : line.slice(9 + name.length);
+        this.#images.get(name)?.resolve(refusal);
+        this.#images.delete(name);
+      } else if (word === 'unmounted') {
         this.#waiting
           .get(`mounted ${name}`)
           ?.reject(

@@ -15,6 +15,12 @@ import type { OciMount } from './config.ts';
 import type { ContainerRecord } from './container.ts';
 import { containerFolder, type Directories, type RunLayout } from './layout.ts';
 
+export interface KeepHost {
+  readonly directories: Directories;
+  readonly runtime: string;
+  readonly mountProgram: string;
+}
+
 interface KeptConfig {
   readonly process: Record<string, unknown>;
   readonly mounts: readonly OciMount[];
@@ -33,7 +39,7 @@ export function keptLease(runId: string): string {
  * session: own mounts, no secret files (they were on the tmpfs), no network that is gone.
  */
 export function keepContainer(
-  host: { readonly directories: Directories; readonly runtime: string },
+  host: KeepHost,
   layout: RunLayout,
   kept: { readonly record: ContainerRecord; readonly lowers: readonly Lower[] },
 ): KeptContainer {
@@ -43,9 +49,11 @@ export function keepContainer(
   mkdirSync(join(folder, 'l', 'empty'), { recursive: true, mode: 0o700 });
   mkdirSync(join(folder, 'work'));
   renameSync(join(layout.uppers, record.overlay, 'upper'), join(folder, 'upper'));
-  const names = lowers.map((lower, index) => {
-    symlinkSync(lower.path, join(folder, 'l', String(index)));
-    return `l/${index}`;
+  const layers = lowers.map((lower, index) => {
+    const name = join('l', String(index));
+    if (lower.kind === 'folder') symlinkSync(lower.path, join(folder, name));
+    else mkdirSync(join(folder, name));
+    return { name, image: lower.kind === 'folder' ? undefined : lower.path };
   });
   const control = containerFolder(layout, record.containerId);
   const config = JSON.parse(readFileSync(join(control, 'config.json'), 'utf8')) as KeptConfig;
@@ -72,7 +80,7 @@ export function keepContainer(
   const template = join(folder, 'config.template.json');
   writeFileSync(template, JSON.stringify(changed), { mode: 0o600 });
   const script = join(folder, 'shell.sh');
-  writeFileSync(script, shellScript(host, folder, names), { mode: 0o700 });
+  writeFileSync(script, shellScript(host, folder, layers), { mode: 0o700 });
   chmodSync(script, 0o700);
   return {
     containerId: record.containerId,
@@ -86,12 +94,19 @@ function stateOf(host: { readonly directories: Directories }, mount: OciMount): 
 }
 
 function shellScript(
-  host: { readonly directories: Directories; readonly runtime: string },
+  host: KeepHost,
   folder: string,
-  lowers: readonly string[],
+  layers: readonly { readonly name: string; readonly image: string | undefined }[],
 ): string {
   const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
-  const lowerdir = lowers.length === 0 ? 'l/empty' : [...lowers].reverse().join(':');
+  const lowerdir =
+    layers
+      .map(({ name }) => name)
+      .reverse()
+      .join(':') || 'l/empty';
+  const mounts = layers.map(({ name, image }) =>
+    image === undefined ? '' : `image ${quote(image)} ${name}\n`,
+  );
   return `#!/bin/sh
 # Opens a shell in a kept container. Run by \`unshare --mount\`, so that its mounts end with it.
 set -eu
@@ -106,7 +121,10 @@ mkdir "$root"
 mount -o bind,nosuid,nodev ${quote(host.directories.state)} "$work/state"
 cd ${quote(folder)}
 rm -rf work && mkdir work
-mount -t overlay -o "lowerdir=${lowerdir},upperdir=upper,workdir=work" overlay "$root"
+image() {
+  ${quote(host.mountProgram)} "$1" "$2" 2>/dev/null || mount -t erofs -o ro,nosuid,nodev,loop "$1" "$2"
+}
+${mounts.join('')}mount -t overlay -o "lowerdir=${lowerdir},upperdir=upper,workdir=work" overlay "$root"
 sed -e "s|@ROOT@|$root|; s|@STATE@|$work/state|g" config.template.json >"$work/config.json"
 ${quote(host.runtime)} --root "$work/crun" --cgroup-manager=disabled run --bundle "$work" kept-$$
 `;

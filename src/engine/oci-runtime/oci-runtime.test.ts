@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ownedBind } from './config.ts';
 import { readStatus } from './follow.ts';
 import { holderScript } from './holder.sh.ts';
-import { initBinaries } from './init/binary.ts';
+import { initBinaries, mountBinaries } from './init/binary.ts';
 import { allowedCalls, seccompProfile } from './seccomp-profile.ts';
 import { resolveUser } from './users.ts';
 
@@ -106,10 +106,12 @@ describe('the init program', () => {
     },
   );
 
-  it('is an ELF program for both architectures', () => {
-    const machine = (arch: string): number =>
-      Buffer.from(initBinaries[arch] as string, 'base64').readUInt16LE(18);
-    expect([machine('x64'), machine('arm64')]).toEqual([62, 183]);
+  it('is an ELF program for both architectures, as is the one that mounts', () => {
+    for (const programs of [initBinaries, mountBinaries]) {
+      const machine = (arch: string): number =>
+        Buffer.from(programs[arch] as string, 'base64').readUInt16LE(18);
+      expect([machine('x64'), machine('arm64')]).toEqual([62, 183]);
+    }
   });
 });
 

@@ -16,6 +16,11 @@ export interface Overlay {
   readonly reachable: string;
 }
 
+interface Layer {
+  readonly name: string;
+  readonly refusal: string | undefined;
+}
+
 /**
  * The roots of a session's containers: overlays over the shared layers, each mounted before its turn, so that a
  * step does not wait for mount(8).
@@ -24,6 +29,7 @@ export class Overlays {
   readonly #layout: RunLayout;
   readonly #holder: Holder;
   readonly #lowers = new Map<string, string>();
+  readonly #layers = new Map<string, Promise<Layer>>();
   readonly #spares = new Map<string, Promise<Overlay>>();
   readonly #retired: string[] = [];
   readonly #cleaning = new Set<Promise<void>>();
@@ -38,16 +44,36 @@ export class Overlays {
     symlinkSync(layout.uppers, join(holder.folder, 'u'));
   }
 
-  /** Short relative names: the mount options of all layers must fit into one page. */
-  addImage(image: string, lowers: readonly Lower[]): void {
-    const names = lowers.map((lower) => {
-      const name = String(this.#links);
-      this.#links += 1;
-      if (lower.kind === 'folder') symlinkSync(lower.path, join(this.#holder.folder, 'l', name));
-      else this.#holder.order(`erofs ${name} ${lower.path}`);
-      return `l/${name}`;
-    });
+  /**
+   * Short relative names: the mount options of all layers must fit into one page. A layer of several images is mounted
+   * once.
+   *
+   * @returns why a file-system image cannot be mounted, or undefined; the image is not there then
+   */
+  async addImage(image: string, lowers: readonly Lower[]): Promise<string | undefined> {
+    const layers = await Promise.all(lowers.map((lower) => this.#layer(lower)));
+    const refusal = layers.find((layer) => layer.refusal !== undefined)?.refusal;
+    if (refusal !== undefined) return refusal;
+    const names = layers.map((layer) => `l/${layer.name}`);
     this.#lowers.set(image, names.length === 0 ? 'l/empty' : names.reverse().join(':'));
+    return undefined;
+  }
+
+  #layer(lower: Lower): Promise<Layer> {
+    let layer = this.#layers.get(lower.path);
+    if (layer === undefined) {
+      layer = this.#addLayer(lower);
+      this.#layers.set(lower.path, layer);
+    }
+    return layer;
+  }
+
+  async #addLayer(lower: Lower): Promise<Layer> {
+    const name = String(this.#links);
+    this.#links += 1;
+    if (lower.kind === 'erofs') return { name, refusal: await this.#holder.mountImage(name, lower.path) };
+    symlinkSync(lower.path, join(this.#holder.folder, 'l', name));
+    return { name, refusal: undefined };
   }
 
   has(image: string): boolean {

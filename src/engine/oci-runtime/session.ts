@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { failpoint, ignoreEvents } from '../../kernel/index.ts';
-import type { Digest, PinnedImage } from '../../oci/index.ts';
+import type { Digest, Lower, PinnedImage } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -272,6 +272,7 @@ export class RuntimeSession implements Session {
       : await this.#host.store.lowers(pinned, embeddedIdMap, {
           signal: this.#operation.signal,
           emit: ignoreEvents,
+          form: this.#host.layers.form,
         });
   }
 
@@ -285,6 +286,7 @@ export class RuntimeSession implements Session {
       outputFolder: this.#layout.output,
       stateDirectory: directories.state,
       runtime,
+      mountProgram: this.#host.mountProgram,
       network: this.#spec.network,
       onNotice: (message) => this.#operation.emit({ type: 'engine.notice', message }),
     });
@@ -292,13 +294,8 @@ export class RuntimeSession implements Session {
     const lease = await store.lease(`run-${this.runId}`, digests);
     try {
       const program = this.#host.seccompProgram(this.#operation.signal);
-      const transfer = { signal: this.#operation.signal, emit: ignoreEvents };
       const overlays = new Overlays(this.#layout, holder, holderFolders(this.#layout).length * 1_000_000);
-      for (const [name, image] of images) {
-        this.#operation.emit({ type: 'engine.image', image: name, phase: 'loading' });
-        overlays.addImage(name, await store.lowers(image, embeddedIdMap, transfer));
-        this.#operation.emit({ type: 'engine.image', image: name, phase: 'ready' });
-      }
+      for (const [name, image] of images) await this.#addImage(name, image, { overlays, holder });
       await holder.ready;
       for (const [name] of images) void overlays.prepare(name);
       return { holder, overlays, lease, program: await program };
@@ -307,6 +304,35 @@ export class RuntimeSession implements Session {
       await lease[Symbol.asyncDispose]();
       throw cause;
     }
+  }
+
+  /** Layers as file-system images where this host takes them, else as folders. */
+  async #addImage(
+    image: string,
+    pinned: PinnedImage,
+    { overlays, holder }: { readonly overlays: Overlays; readonly holder: Holder },
+  ): Promise<void> {
+    const { store, layers } = this.#host;
+    const { signal, emit } = this.#operation;
+    emit({ type: 'engine.image', image, phase: 'loading' });
+    const lowers = async (): Promise<readonly Lower[]> =>
+      await store.lowers(pinned, embeddedIdMap, { signal, emit: ignoreEvents, form: layers.form });
+    const found = await lowers();
+    if (layers.form === 'erofs') await holder.ready;
+    const refusal = await overlays.addImage(image, found);
+    if (refusal !== undefined) {
+      layers.refuse(`this host does not mount file-system images: ${refusal}`);
+      emit({ type: 'engine.notice', message: `layers are unpacked into folders: ${layers.because}` });
+      await overlays.addImage(image, await lowers());
+    }
+    const { form, because } = layers;
+    emit({
+      type: 'engine.image',
+      image,
+      phase: 'ready',
+      layers: form,
+      ...(because === undefined ? {} : { because }),
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { digestOf, digestParts, formatReference, parseReference, withDefaultTag } from '../names/index.ts';
-import type { IdMap, RegistryClient, Store, TransferOptions } from '../port.ts';
+import type { IdMap, LowerForm, RegistryClient, Store, TransferOptions } from '../port.ts';
 import type { LayoutStore } from '../store/index.ts';
 import type { Descriptor, Digest, PinnedImage, PinnedLayer, Platform, Reference } from '../types.ts';
 import { eachLimited } from './parallel.ts';
@@ -17,6 +17,8 @@ export interface PullOptions extends TransferOptions {
   readonly concurrency?: number;
   /** Unpack each layer with these ids as soon as it is there; `unshifted` keeps the image's own. */
   readonly unpack?: IdMap | 'unshifted';
+  /** The form to unpack into; default `folder`. */
+  readonly form?: LowerForm;
 }
 
 type PullStore = Store & Partial<Pick<LayoutStore, 'prepareLayer'>>;
@@ -161,7 +163,8 @@ class Pull {
   async #unpack(layer: PinnedLayer, transfer: TransferOptions): Promise<void> {
     const { store, options } = this.#in;
     if (options.unpack === undefined || store.prepareLayer === undefined) return;
-    await store.prepareLayer(layer, options.unpack === 'unshifted' ? undefined : options.unpack, transfer);
+    const map = options.unpack === 'unshifted' ? undefined : options.unpack;
+    await store.prepareLayer(layer, map, { ...transfer, form: options.form ?? 'folder' });
   }
 }
 

@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
-import { hasGnuTar } from '../layer/index.ts';
+import { erofsDigest, hasGnuTar } from '../layer/index.ts';
 import type { FsckFinding, IdMap, Lower, TransferOptions } from '../port.ts';
 import type { Digest } from '../types.ts';
 import { layerDifference } from './compare.ts';
@@ -9,10 +9,11 @@ import type { Reached, ReachedLayer } from './graph.ts';
 import { readBlobFile } from './ingest.ts';
 import {
   chainId,
+  contentOf,
+  isImage,
   type LayerRecord,
   layerDirectory,
   lowerOf,
-  ROOT,
   readRecord,
   readRecordAt,
 } from './layers.ts';
@@ -103,11 +104,22 @@ async function layerProblem(
 ): Promise<string | undefined> {
   const { path, record } = look;
   if (record === undefined) return 'an unpacked layer without its record';
-  const folder = join(path, ROOT);
+  if (record.image !== undefined) return await imageProblem(contentOf(path, 'erofs'), record.image);
+  const folder = contentOf(path, 'folder');
   const info = await stat(folder).catch(() => undefined);
   if (record.needsParents === true) return undefined;
   if (info?.isDirectory() !== true) return 'an unpacked layer without its files';
   return await folderProblem(layout, folder, { ...look, record });
+}
+
+async function imageProblem(
+  path: string,
+  image: NonNullable<LayerRecord['image']>,
+): Promise<string | undefined> {
+  if (!(await isImage(path, image))) return 'the file of an unpacked layer has been replaced or changed';
+  return (await erofsDigest(path)) === image.digest
+    ? undefined
+    : 'the file of an unpacked layer has other bytes';
 }
 
 /** A layer that no name leads to, whose blob is damaged, or on a host without GNU tar, is compared with nothing. */
@@ -142,7 +154,7 @@ async function lowersOf(
   let chain: Digest | undefined;
   for (const { diffId } of layers) {
     chain = chainId(chain, diffId);
-    const alone = { id: diffId, map };
+    const alone = { id: diffId, map, form: 'folder' } as const;
     const record = await readRecord(layout, alone);
     const name = record === undefined || record.needsParents === true ? { ...alone, id: chain } : alone;
     if ((await stat(layerDirectory(layout, name)).catch(() => undefined)) !== undefined)

@@ -1,7 +1,7 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { digestOf, isDigest } from '../names/index.ts';
-import type { IdMap, Lower } from '../port.ts';
+import type { IdMap, Lower, LowerForm } from '../port.ts';
 import type { Digest } from '../types.ts';
 import type { Layout } from './layout.ts';
 
@@ -10,10 +10,11 @@ export function chainId(parent: Digest | undefined, diffId: Digest): Digest {
   return parent === undefined ? diffId : digestOf(`${parent} ${diffId}`);
 }
 
-/** One unpacked layer: by diffID, or by chainID where it links into its parents; and by the ids it was shifted by. */
+/** One unpacked layer: by diffID, or by chainID where it links into its parents; the ids it was shifted by; its form. */
 export interface LayerName {
   readonly id: Digest;
   readonly map: IdMap | undefined;
+  readonly form: LowerForm;
 }
 
 /**
@@ -22,7 +23,8 @@ export interface LayerName {
  */
 export function layerKey(name: LayerName): string {
   const map = name.map === undefined ? 'unshifted' : `${name.map.hostBase}+${name.map.size}`;
-  return digestOf(`${name.id} ${map}`).slice('sha256:'.length, 'sha256:'.length + 32);
+  const form = name.form === 'folder' ? '' : ` ${name.form}`;
+  return digestOf(`${name.id} ${map}${form}`).slice('sha256:'.length, 'sha256:'.length + 32);
 }
 
 export interface LayerRecord {
@@ -32,6 +34,8 @@ export interface LayerRecord {
   readonly map: IdMap | null;
   readonly entries: number;
   readonly opaque: readonly string[];
+  /** Of a layer that is one EROFS file. */
+  readonly image?: ImageRecord;
   /** Set instead of content: the layer links into its parents, so look for its chainID. */
   readonly needsParents?: true;
   /** The boot in which it was written; until `durable` it is believed in that boot only. */
@@ -39,8 +43,19 @@ export interface LayerRecord {
   readonly durable: boolean;
 }
 
+/** The file as it was written: what has changed since is not mounted. */
+export interface ImageRecord {
+  readonly size: number;
+  readonly inode: string;
+  /** Nanoseconds since 1970. */
+  readonly ctime: string;
+  /** Over all but the first block, then over that (the order of writing). */
+  readonly digest: Digest;
+}
+
 export const RECORD = 'layer.json';
 export const ROOT = 'root';
+export const IMAGE = 'image.erofs';
 
 let boot: Promise<string> | undefined;
 
@@ -57,7 +72,23 @@ export function layerDirectory(layout: Layout, name: LayerName): string {
 }
 
 export function lowerOf(layout: Layout, name: LayerName): Lower {
-  return { kind: 'folder', path: join(layerDirectory(layout, name), ROOT) };
+  return { kind: name.form, path: contentOf(layerDirectory(layout, name), name.form) };
+}
+
+export function contentOf(directory: string, form: LowerForm): string {
+  return join(directory, form === 'folder' ? ROOT : IMAGE);
+}
+
+export async function recordImage(path: string, digest: Digest): Promise<ImageRecord> {
+  const { size, ino, ctimeNs } = await stat(path, { bigint: true });
+  return { size: Number(size), inode: String(ino), ctime: String(ctimeNs), digest };
+}
+
+/** Whether the file is still the one that was written, as far as its metadata tell. */
+export async function isImage(path: string, record: ImageRecord | undefined): Promise<boolean> {
+  if (record === undefined) return false;
+  const now = await recordImage(path, record.digest).catch(() => undefined);
+  return now?.size === record.size && now.inode === record.inode && now.ctime === record.ctime;
 }
 
 /** undefined where the layer is not there, or was not safely on disk when the machine went down. */
@@ -65,6 +96,10 @@ export async function readRecord(layout: Layout, name: LayerName): Promise<Layer
   const record = await readRecordAt(layerDirectory(layout, name));
   if (record === undefined || record.id !== name.id) return undefined;
   if (record.map?.hostBase !== name.map?.hostBase || record.map?.size !== name.map?.size) return undefined;
+  if (name.form === 'erofs' && record.needsParents !== true) {
+    const path = contentOf(layerDirectory(layout, name), name.form);
+    if (!(await isImage(path, record.image))) return undefined;
+  }
   if (!record.durable && (record.boot === 'unknown' || record.boot !== (await bootId()))) return undefined;
   return record;
 }

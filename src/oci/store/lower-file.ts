@@ -1,27 +1,85 @@
 import { spawn } from 'node:child_process';
 import { lstat, readFile, readlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { type ByteString, type LowerFile, readTar, type TarEntry, tarEnvironment } from '../layer/index.ts';
+import {
+  type ByteString,
+  ErofsReader,
+  type LowerFile,
+  readTar,
+  type TarEntry,
+  tarEnvironment,
+} from '../layer/index.ts';
 import type { IdMap, Lower } from '../port.ts';
 import { type LayerRecord, RECORD } from './layers.ts';
 
 const MAX_LINKS = 40;
 
-function onDisk(root: string, path: ByteString): Buffer {
-  return Buffer.concat([Buffer.from(`${root}/`), Buffer.from(path, 'latin1')]);
-}
-
 type Kind = 'absent' | 'gone' | 'directory' | 'symlink' | 'other';
 
-async function kindIn(root: string, path: ByteString): Promise<Kind> {
-  try {
-    const stat = await lstat(onDisk(root, path));
-    if (stat.isDirectory()) return 'directory';
-    if (stat.isSymbolicLink()) return 'symlink';
-    return stat.isCharacterDevice() && stat.rdev === 0 ? 'gone' : 'other';
-  } catch {
-    return 'absent';
-  }
+/** One layer as it can be looked into; paths go through real directories only. */
+interface LayerView {
+  kind(path: ByteString): Promise<Kind>;
+  target(path: ByteString): Promise<ByteString>;
+  /** Its entry and its body, as in a tar. */
+  read(path: ByteString): AsyncIterable<{ readonly entry: TarEntry; readonly body: AsyncIterable<Buffer> }>;
+  /** Directories that hide what is below. */
+  readonly opaque: Promise<ReadonlySet<string>>;
+}
+
+function viewOf(lower: Lower): LayerView {
+  const view = lower.kind === 'folder' ? folderView(lower.path) : imageView(lower.path);
+  let opaque: Promise<ReadonlySet<string>> | undefined;
+  return {
+    ...view,
+    get opaque() {
+      opaque ??= readFile(join(dirname(lower.path), RECORD), 'utf8').then(
+        (text) => new Set((JSON.parse(text) as LayerRecord).opaque),
+      );
+      return opaque;
+    },
+  };
+}
+
+function folderView(root: string): Omit<LayerView, 'opaque'> {
+  const onDisk = (path: ByteString): Buffer =>
+    Buffer.concat([Buffer.from(`${root}/`), Buffer.from(path, 'latin1')]);
+  return {
+    async kind(path) {
+      try {
+        const stat = await lstat(onDisk(path));
+        if (stat.isDirectory()) return 'directory';
+        if (stat.isSymbolicLink()) return 'symlink';
+        return stat.isCharacterDevice() && stat.rdev === 0 ? 'gone' : 'other';
+      } catch {
+        return 'absent';
+      }
+    },
+    target: async (path) => (await readlink(onDisk(path), { encoding: 'latin1' })) as string,
+    read: (path) => readOne(root, path),
+  };
+}
+
+/** Opened anew each time: it is asked for a few files, and nobody has to close it. */
+function imageView(image: string): Omit<LayerView, 'opaque'> {
+  return {
+    async kind(path) {
+      await using reader = await ErofsReader.open(image);
+      const inode = await reader.find(path);
+      if (inode === undefined) return 'absent';
+      if (inode.kind === 'directory' || inode.kind === 'symlink') return inode.kind;
+      return inode.kind === 'char' && inode.start === 0 ? 'gone' : 'other';
+    },
+    async target(path) {
+      await using reader = await ErofsReader.open(image);
+      const inode = await reader.find(path);
+      return inode === undefined ? '' : await reader.target(inode);
+    },
+    async *read(path) {
+      await using reader = await ErofsReader.open(image);
+      const inode = await reader.find(path);
+      if (inode !== undefined) yield { entry: await reader.entry(inode, path), body: reader.body(inode) };
+    },
+  };
 }
 
 /** Looks names up in layers as overlayfs would merge them, without leaving them: links are resolved inside. */
@@ -29,37 +87,28 @@ export function lowerFinder(
   lowers: readonly Lower[],
   map: IdMap | undefined,
 ): (path: ByteString) => Promise<LowerFile | undefined> {
-  const fromTop = lowers.map((lower) => lower.path).toReversed();
-  const opaque = new Map<string, Promise<ReadonlySet<string>>>();
-  const opaqueOf = (root: string): Promise<ReadonlySet<string>> => {
-    let known = opaque.get(root);
-    if (known === undefined) {
-      known = readFile(join(dirname(root), RECORD), 'utf8').then(
-        (text) => new Set((JSON.parse(text) as LayerRecord).opaque),
-      );
-      opaque.set(root, known);
-    }
-    return known;
-  };
+  const fromTop = lowers.map(viewOf).toReversed();
 
   /** The topmost layer that has the path, unless something above hides it. */
-  async function find(path: ByteString): Promise<{ readonly root: string; readonly kind: Kind } | undefined> {
-    for (const root of fromTop) {
-      const kind = await kindIn(root, path);
+  async function find(
+    path: ByteString,
+  ): Promise<{ readonly view: LayerView; readonly kind: Kind } | undefined> {
+    for (const view of fromTop) {
+      const kind = await view.kind(path);
       if (kind === 'gone') return undefined;
-      if (kind !== 'absent') return { root, kind };
-      if (await hides(root, path)) return undefined;
+      if (kind !== 'absent') return { view, kind };
+      if (await hides(view, path)) return undefined;
     }
     return undefined;
   }
 
   /** A parent that is deleted, opaque or no directory in this layer hides the path in those below. */
-  async function hides(root: string, path: ByteString): Promise<boolean> {
-    const closed = await opaqueOf(root);
+  async function hides(view: LayerView, path: ByteString): Promise<boolean> {
+    const closed = await view.opaque;
     if (closed.has('')) return true;
     for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1)) {
       const parent = path.slice(0, slash);
-      const kind = await kindIn(root, parent);
+      const kind = await view.kind(parent);
       if (kind === 'absent') return false;
       if (kind !== 'directory' || closed.has(parent)) return true;
     }
@@ -80,11 +129,11 @@ export function lowerFinder(
       const here = [...done, part].join('/');
       const found = await find(here);
       if (found === undefined) return undefined;
-      if (rest.length === 0) return found.kind === 'directory' ? undefined : fileFrom(found.root, here, map);
+      if (rest.length === 0) return found.kind === 'directory' ? undefined : fileFrom(found.view, here, map);
       if (found.kind === 'directory') done.push(part);
       else if (found.kind !== 'symlink' || ++links > MAX_LINKS) return undefined;
       else {
-        const target = (await readlink(onDisk(found.root, here), { encoding: 'latin1' })) as string;
+        const target = await found.view.target(here);
         if (target.startsWith('/')) done = [];
         rest = [...target.split('/'), ...rest];
       }
@@ -94,20 +143,20 @@ export function lowerFinder(
 }
 
 async function fileFrom(
-  root: string,
+  view: LayerView,
   path: ByteString,
   map: IdMap | undefined,
 ): Promise<LowerFile | undefined> {
-  for await (const { entry } of readOne(root, path)) {
+  for await (const { entry } of view.read(path)) {
     const base = map?.hostBase ?? 0;
     const unshifted: TarEntry = { ...entry, path, uid: entry.uid - base, gid: entry.gid - base };
-    return { path, entry: unshifted, body: () => bodyOf(root, path) };
+    return { path, entry: unshifted, body: () => bodyOf(view, path) };
   }
   return undefined;
 }
 
-async function* bodyOf(root: string, path: ByteString): AsyncGenerator<Buffer> {
-  for await (const { body } of readOne(root, path)) yield* body;
+async function* bodyOf(view: LayerView, path: ByteString): AsyncGenerator<Buffer> {
+  for await (const { body } of view.read(path)) yield* body;
 }
 
 /** GNU tar is the one that can read extended attributes. The name goes in by a file list, as it is bytes. */

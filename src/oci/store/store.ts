@@ -3,7 +3,16 @@ import { isSkycapError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { type Manifest, parseManifestOrIndex } from '../image/parse.ts';
-import type { FsckFinding, IdMap, Lower, Store, StoredImage, TagOptions, TransferOptions } from '../port.ts';
+import type {
+  FsckFinding,
+  IdMap,
+  Lower,
+  LowersOptions,
+  Store,
+  StoredImage,
+  TagOptions,
+  TransferOptions,
+} from '../port.ts';
 import type { Descriptor, Digest, PinnedImage, PinnedLayer } from '../types.ts';
 import { checkStore } from './fsck.ts';
 import { describe, type Reached, type ReadSmall, reach } from './graph.ts';
@@ -16,7 +25,7 @@ import { missing, storeError } from './problems.ts';
 import { emptyTrash, moveUnreached, type Pruned, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
 import { readTags, removeTag, writeTag } from './tags.ts';
-import { Unpacker } from './unpacking.ts';
+import { type Shape, Unpacker } from './unpacking.ts';
 
 const MAX_SMALL = 8 * 2 ** 20;
 const LOCK_TIMEOUT_MS = 60_000;
@@ -43,7 +52,7 @@ export interface LayoutStore extends Store {
    * @throws OCI_BLOB_MISSING, OCI_BLOB_CORRUPT, OCI_LAYER_INVALID, OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, OCI_LAYER_DIFFID,
    *   OCI_LAYER_WRITE, DISK_FULL, CANCELLED
    */
-  prepareLayer(layer: PinnedLayer, map: IdMap | undefined, options: TransferOptions): Promise<void>;
+  prepareLayer(layer: PinnedLayer, map: IdMap | undefined, options: LowersOptions): Promise<void>;
 }
 
 const DEFAULT_TTL_MS = 3_600_000;
@@ -152,22 +161,22 @@ class DiskStore implements LayoutStore {
   async lowers(
     image: PinnedImage,
     map: IdMap | undefined,
-    options: TransferOptions,
+    options: LowersOptions,
   ): Promise<readonly Lower[]> {
+    const shape: Shape = { map, form: options.form ?? 'folder' };
     const known = await Promise.all(
       image.layers.map(async ({ diffId }) => {
-        const record = await readRecord(this.#layout, { id: diffId, map });
-        return record === undefined || record.needsParents
-          ? undefined
-          : lowerOf(this.#layout, { id: diffId, map });
+        const name = { ...shape, id: diffId };
+        const record = await readRecord(this.#layout, name);
+        return record === undefined || record.needsParents ? undefined : lowerOf(this.#layout, name);
       }),
     );
     if (known.every((lower) => lower !== undefined)) return known;
-    return await this.#unpacker.all(image.layers, map, options);
+    return await this.#unpacker.all(image.layers, shape, options);
   }
 
-  async prepareLayer(layer: PinnedLayer, map: IdMap | undefined, options: TransferOptions): Promise<void> {
-    await this.#unpacker.layer(layer, map, options);
+  async prepareLayer(layer: PinnedLayer, map: IdMap | undefined, options: LowersOptions): Promise<void> {
+    await this.#unpacker.layer(layer, { map, form: options.form ?? 'folder' }, options);
   }
 
   async lease(

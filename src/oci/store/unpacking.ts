@@ -6,21 +6,29 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
 import { helperEnvironment } from '../../kernel/system/index.ts';
-import { NeedsParents, openSink, type Unpacked, unpackLayer } from '../layer/index.ts';
-import type { IdMap, Lower, TransferOptions } from '../port.ts';
+import {
+  type LayerSink,
+  NeedsParents,
+  openErofsSink,
+  openSink,
+  type Unpacked,
+  unpackLayer,
+} from '../layer/index.ts';
+import type { IdMap, Lower, LowerForm, TransferOptions } from '../port.ts';
 import type { Digest, PinnedLayer } from '../types.ts';
 import { readBlobFile, sizeOf } from './ingest.ts';
 import {
   bootId,
   chainId,
+  contentOf,
   type LayerName,
   type LayerRecord,
   layerDirectory,
   layerKey,
   lowerOf,
   RECORD,
-  ROOT,
   readRecord,
+  recordImage,
 } from './layers.ts';
 import type { Layout } from './layout.ts';
 import { acquireLock } from './lock.ts';
@@ -50,8 +58,14 @@ class Slots {
   }
 }
 
+/** How the caller wants its layers. */
+export interface Shape {
+  readonly map: IdMap | undefined;
+  readonly form: LowerForm;
+}
+
 /**
- * Unpacks layers into folders of the store, each once, whatever processes ask for it: under the layer's lock, in a
+ * Unpacks layers into the store, each once, whatever processes ask for it: under the layer's lock, in a
  * folder of its own, made visible by one rename after its diffID was found right.
  */
 export class Unpacker {
@@ -65,12 +79,8 @@ export class Unpacker {
   }
 
   /** One layer, or undefined where it cannot be unpacked without its parents. */
-  async layer(
-    layer: PinnedLayer,
-    map: IdMap | undefined,
-    options: TransferOptions,
-  ): Promise<Lower | undefined> {
-    const name: LayerName = { id: layer.diffId, map };
+  async layer(layer: PinnedLayer, shape: Shape, options: TransferOptions): Promise<Lower | undefined> {
+    const name: LayerName = { ...shape, id: layer.diffId };
     const record =
       (await readRecord(this.#layout, name)) ??
       (await this.#make(layer, name, { ...options, parents: undefined }));
@@ -80,7 +90,7 @@ export class Unpacker {
   /** All layers of an image, lowest first. Those that need their parents wait for them. */
   async all(
     layers: readonly PinnedLayer[],
-    map: IdMap | undefined,
+    shape: Shape,
     options: TransferOptions,
   ): Promise<readonly Lower[]> {
     const stop = new AbortController();
@@ -91,7 +101,7 @@ export class Unpacker {
       const id = chainId(chain, layer.diffId);
       chain = id;
       const below = lowers.slice(0, index);
-      lowers.push(this.#one(layer, { id, map }, { ...options, signal, below }));
+      lowers.push(this.#one(layer, { ...shape, id }, { ...options, signal, below }));
     }
     const settled = await Promise.allSettled(
       lowers.map((lower) =>
@@ -114,7 +124,7 @@ export class Unpacker {
     chained: LayerName,
     options: TransferOptions & { readonly below: readonly Promise<Lower>[] },
   ): Promise<Lower> {
-    const alone = await this.layer(layer, chained.map, options);
+    const alone = await this.layer(layer, chained, options);
     if (alone !== undefined) return alone;
     const parents = await Promise.all(options.below);
     const record = await readRecord(this.#layout, chained);
@@ -153,14 +163,15 @@ export class Unpacker {
       boot: await bootId(),
     } as const;
     try {
-      await mkdir(join(temporary, ROOT), { recursive: true, mode: 0o700 });
+      const content = contentOf(temporary, name.form);
+      await mkdir(name.form === 'folder' ? content : temporary, { recursive: true, mode: 0o700 });
       step('layer.begin');
-      const unpacked = await this.#unpack(layer, join(temporary, ROOT), { ...options, map: name.map });
+      const unpacked = await this.#unpack(layer, content, { ...options, ...name });
       step('layer.unpacked');
       const record: LayerRecord =
         unpacked === undefined
           ? { ...head, entries: 0, opaque: [], needsParents: true, durable: false }
-          : { ...head, entries: unpacked.entries, opaque: unpacked.opaque, durable: false };
+          : { ...head, ...unpacked, durable: false };
       // Not synced: after a power failure the record is not believed anyway.
       await writeFile(join(temporary, RECORD), JSON.stringify(record), { mode: 0o600 });
       step('layer.record');
@@ -178,21 +189,29 @@ export class Unpacker {
 
   async #unpack(
     layer: PinnedLayer,
-    root: string,
-    options: TransferOptions & {
-      readonly parents: readonly Lower[] | undefined;
-      readonly map: IdMap | undefined;
-    },
-  ): Promise<Unpacked | undefined> {
+    content: string,
+    options: TransferOptions & Shape & { readonly parents: readonly Lower[] | undefined },
+  ): Promise<Pick<LayerRecord, 'entries' | 'opaque' | 'image'> | undefined> {
     const path = this.#layout.blob(layer.digest);
     if ((await sizeOf(path)) === undefined) throw missing(layer.digest);
     const blob = createReadStream(path, { highWaterMark: READ_CHUNK });
     const { parents, map, signal } = options;
     const lower = parents === undefined ? undefined : lowerFinder(parents, map);
     try {
-      return await unpackLayer(blob, await openSink(root), { map, signal, lower, diffId: layer.diffId });
+      const unpack = async (sink: LayerSink): Promise<Unpacked> =>
+        await unpackLayer(blob, sink, { map, signal, lower, diffId: layer.diffId });
+      if (options.form === 'folder') {
+        const { entries, opaque } = await unpack(await openSink(content));
+        return { entries, opaque };
+      }
+      const sink = await openErofsSink(content);
+      const { entries, opaque } = await unpack(sink);
+      return { entries, opaque, image: await recordImage(content, sink.digest) };
     } catch (error) {
-      if (error instanceof NeedsParents) return undefined;
+      if (error instanceof NeedsParents) {
+        if (options.form === 'erofs') await rm(content, { force: true });
+        return undefined;
+      }
       if (isSkycapError(error) && ['OCI_LAYER_INVALID', 'OCI_LAYER_DIFFID'].includes(error.code)) {
         // Is the image wrong, or have the stored bytes changed? The latter has another remedy.
         for await (const _chunk of readBlobFile(path, layer.digest));

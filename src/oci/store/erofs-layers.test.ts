@@ -1,0 +1,115 @@
+import { mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { inPieces, makeImage, recordingTransfer, tarOf } from '../../testkit/images/index.ts';
+import { buildImage } from '../image/index.ts';
+import { ErofsReader } from '../layer/index.ts';
+import type { Lower } from '../port.ts';
+import type { PinnedImage } from '../types.ts';
+import { type LayoutStore, openStore } from './index.ts';
+
+const platform = { os: 'linux', architecture: 'amd64' };
+const map = { hostBase: 2 ** 30, size: 2 ** 30 };
+let directory: string;
+let store: LayoutStore;
+let transfer: ReturnType<typeof recordingTransfer>;
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'skycap-store-'));
+  store = await openStore({ directory: join(directory, 'store') });
+  transfer = recordingTransfer();
+});
+afterEach(async () => {
+  await store[Symbol.asyncDispose]();
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function lowersOf(image: PinnedImage): Promise<readonly Lower[]> {
+  return await store.lowers(image, map, { ...transfer, form: 'erofs' });
+}
+
+async function fileIn(lower: Lower | undefined, path: string): Promise<string | undefined> {
+  await using reader = await ErofsReader.open(lower?.path ?? '');
+  const inode = await reader.find(path);
+  if (inode === undefined) return undefined;
+  const parts: Buffer[] = [];
+  for await (const part of reader.body(inode)) parts.push(part);
+  return `${inode.uid - map.hostBase} ${inode.links} ${Buffer.concat(parts).toString()}`;
+}
+
+async function flip(path: string, at: number): Promise<void> {
+  const handle = await open(path, 'r+');
+  const { buffer } = await handle.read(Buffer.alloc(1), 0, 1, at);
+  await handle.write(Buffer.from([(buffer[0] as number) ^ 1]), 0, 1, at);
+  await handle.close();
+}
+
+it('a layer is one file or a folder, as it is asked for, each made once', async () => {
+  const image = await makeImage(store, { platform, files: { f: 'content' } });
+  const [file] = await lowersOf(image);
+  const [folder] = await store.lowers(image, map, transfer);
+  expect([file?.kind, folder?.kind]).toEqual(['erofs', 'folder']);
+  expect(await fileIn(file, 'f')).toBe('0 1 content');
+  expect(await readFile(join(folder?.path ?? '', 'f'), 'utf8')).toBe('content');
+  expect(await lowersOf(image)).toEqual([file]);
+  expect(transfer.events.filter((event) => event.type === 'layer.unpacked')).toHaveLength(2);
+  expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+});
+
+it('a layer that links into its parents finds them in their files, and is known by its chain', async () => {
+  const base = tarOf([{ path: 'real/f', content: 'below', uid: 7 }]);
+  const top = tarOf([{ path: 'h', type: 'link', linkPath: 'real/f', uid: 7, mode: 0o644 }]);
+  const layers = [{ tar: inPieces(base) }, { tar: inPieces(top) }];
+  const image = await buildImage(
+    store,
+    { layers, config: {}, platform, reference: 'localhost/a:1' },
+    transfer,
+  );
+  const lowers = await lowersOf(image);
+  expect(await fileIn(lowers[1], 'h')).toBe('7 2 below');
+  const folders = await readdir(join(store.directory, 'layers'));
+  expect(folders).toHaveLength(3);
+  const files = await Promise.all(folders.map((name) => readdir(join(store.directory, 'layers', name))));
+  expect(files.flat().filter((name) => !name.startsWith('layer.json'))).toEqual([
+    'image.erofs',
+    'image.erofs',
+  ]);
+  expect(await lowersOf(image)).toEqual(lowers);
+  expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+});
+
+it('a file that is not as it was written is written again before anybody gets it', async () => {
+  const image = await makeImage(store, { platform, files: { f: 'content' } });
+  const [file] = await lowersOf(image);
+  const path = file?.path ?? '';
+  const good = await readFile(path);
+  await flip(path, 4096);
+  expect(await store.fsck({ repair: false, ...transfer })).toMatchObject([
+    { kind: 'layer', message: 'the file of an unpacked layer has been replaced or changed' },
+  ]);
+  expect(await lowersOf(image)).toEqual([file]);
+  expect((await readFile(path)).equals(good)).toBe(true);
+  await rm(path);
+  expect(await lowersOf(image)).toEqual([file]);
+  expect((await readFile(path)).equals(good)).toBe(true);
+});
+
+it('fsck reads every byte, and mends by dropping the layer', async () => {
+  const image = await makeImage(store, { platform, files: { f: 'content' } });
+  const [file] = await lowersOf(image);
+  const path = file?.path ?? '';
+  // The record is written once more when the layer is on the disk.
+  await store[Symbol.asyncDispose]();
+  store = await openStore({ directory: join(directory, 'store') });
+  await flip(path, 4096);
+  const record = join(dirname(path), 'layer.json');
+  const { image: known, ...rest } = JSON.parse(await readFile(record, 'utf8')) as { image: object };
+  // As if the disk had done it.
+  const { ctimeNs } = await stat(path, { bigint: true });
+  await writeFile(record, JSON.stringify({ ...rest, image: { ...known, ctime: String(ctimeNs) } }));
+  const wrong = { kind: 'layer', message: 'the file of an unpacked layer has other bytes' };
+  expect(await store.fsck({ repair: true, ...transfer })).toMatchObject([{ ...wrong, repaired: true }]);
+  expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+  expect(await fileIn((await lowersOf(image))[0], 'f')).toBe('0 1 content');
+});
