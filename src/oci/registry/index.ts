@@ -1,4 +1,11 @@
-export type { Credential, CredentialsProvider, RegistryClientOptions } from './client/index.ts';
+export type {
+  Credential,
+  CredentialsProvider,
+  DistributionClient,
+  ReferrersOptions,
+  RegistryClientOptions,
+  RetryPolicy,
+} from './client/index.ts';
 export type { CredentialsEnvironment, LoginEntry, Stored, StoreOptions } from './credentials/index.ts';
 export type { ServedRegistry, ServeOptions } from './server/index.ts';
 

@@ -1,8 +1,12 @@
 import type { Clock } from '../../kernel/http/index.ts';
 import { isSkycapError } from '../../kernel/index.ts';
-import type { OciEvent, RegistryClient, TransferOptions } from '../../oci/index.ts';
+import type { OciEvent, TransferOptions } from '../../oci/index.ts';
 import { parseReference } from '../../oci/names/index.ts';
-import { createRegistryClient, type RegistryClientOptions } from '../../oci/registry/client/index.ts';
+import {
+  createRegistryClient,
+  type DistributionClient,
+  type RegistryClientOptions,
+} from '../../oci/registry/client/index.ts';
 import type { Reference } from '../../oci/types.ts';
 
 /** A clock that jumps instead of waiting. */
@@ -29,7 +33,7 @@ export function jumpingClock(): JumpingClock {
 }
 
 export interface Asking extends AsyncDisposable {
-  readonly client: RegistryClient;
+  readonly client: DistributionClient;
   readonly options: TransferOptions;
   readonly events: readonly OciEvent[];
   readonly clock: JumpingClock;

@@ -49,6 +49,8 @@ export interface ScriptedOptions {
   readonly early?: (request: IncomingMessage) => Reply | undefined;
   /** Breaks the connection after so many bytes of the request's body. */
   readonly breakAt?: (request: IncomingMessage) => number | undefined;
+  /** Reads nothing of these requests' bodies, and answers nothing. */
+  readonly deaf?: (request: IncomingMessage) => boolean;
 }
 
 /**
@@ -76,6 +78,7 @@ export async function scriptedRegistry(
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     request.on('error', () => {});
     response.on('error', () => {});
+    if (options.deaf?.(request) === true) return;
     const early = options.early?.(request);
     const [path = '', query = ''] = (request.url ?? '').split('?', 2);
     const breakAt = options.breakAt?.(request) ?? Infinity;
@@ -153,7 +156,7 @@ function send(response: ServerResponse, reply: Reply, headOnly: boolean): void {
 
 function drip(response: ServerResponse, body: Buffer, pace: { bytes: number; everyMs: number }): void {
   let at = 0;
-  const timer = setInterval(() => {
+  const step = (): void => {
     if (response.destroyed || at >= body.length) {
       clearInterval(timer);
       response.end();
@@ -161,5 +164,7 @@ function drip(response: ServerResponse, body: Buffer, pace: { bytes: number; eve
     }
     response.write(body.subarray(at, at + pace.bytes));
     at += pace.bytes;
-  }, pace.everyMs);
+  };
+  const timer = setInterval(step, pace.everyMs);
+  step();
 }

@@ -48,7 +48,7 @@ async function fetchFrom(
 }
 
 describe('a blob', () => {
-  it('comes whole, or from an offset', async () => {
+  it('R115 comes whole, or from an offset', async () => {
     expect(await fetchFrom({ body: BYTES })).toMatchObject({ result: BYTES, ranges: [undefined] });
     expect(await fetchFrom((asked) => ranged(rangeOf(asked.headers.range)), 1234)).toMatchObject({
       result: BYTES.subarray(1234),
@@ -60,7 +60,7 @@ describe('a blob', () => {
     });
   });
 
-  it('goes on where a connection broke', async () => {
+  it('R115 R138 goes on where a connection broke', async () => {
     const outcome = await fetchFrom((asked) =>
       asked.headers.range === undefined
         ? { body: BYTES, cutAfter: 2000 }
@@ -70,7 +70,7 @@ describe('a blob', () => {
     expect(outcome.ranges).toEqual([undefined, 'bytes=2000-', 'bytes=3500-']);
   });
 
-  it('goes on where an answer without a length ended early', async () => {
+  it('R118 R138 goes on where an answer without a length ended early', async () => {
     const outcome = await fetchFrom((asked) =>
       asked.headers.range === undefined
         ? { body: BYTES.subarray(0, 100), headers: { 'transfer-encoding': 'chunked', 'content-length': [] } }
@@ -79,7 +79,7 @@ describe('a blob', () => {
     expect(outcome).toMatchObject({ result: BYTES, ranges: [undefined, 'bytes=100-'] });
   });
 
-  it('is not doubled where Range is ignored', async () => {
+  it('R116 R137 is not doubled where Range is ignored', async () => {
     let count = 0;
     expect(
       await fetchFrom(() => ({ body: BYTES, ...(++count === 1 ? { cutAfter: 2000 } : {}) })),
@@ -87,7 +87,7 @@ describe('a blob', () => {
     expect(await fetchFrom({ body: BYTES }, 700)).toMatchObject({ result: BYTES.subarray(700) });
   });
 
-  it('is asked for anew where the range is refused or another than asked', async () => {
+  it('R117 is asked for anew where the range is refused or another than asked', async () => {
     for (const wrong of [
       { status: 416 },
       ranged(0),
@@ -103,7 +103,7 @@ describe('a blob', () => {
     }
   });
 
-  it('that keeps breaking without progress ends in an error', async () => {
+  it('R118 that keeps breaking without progress ends in an error', async () => {
     const outcome = await fetchFrom((asked) => ({
       ...(asked.headers.range === undefined ? { body: BYTES } : ranged(rangeOf(asked.headers.range))),
       cutAfter: 1,
@@ -112,7 +112,7 @@ describe('a blob', () => {
     expect(outcome.ranges.length).toBeLessThanOrEqual(6);
   });
 
-  it.each([
+  const refused = [
     ['longer than declared, announced', { body: Buffer.concat([BYTES, BYTES]) }],
     [
       'longer than declared, unannounced',
@@ -124,7 +124,8 @@ describe('a blob', () => {
     ['endless', { endless: true }],
     ['another file', { body: '<html>', headers: { 'content-type': 'text/html' } }],
     ['compressed on its way', { body: BYTES, headers: { 'content-encoding': 'gzip' } }],
-  ] as const)('%s is refused', async (_, reply: Reply) => {
+  ] as const;
+  it.each(refused)('R112 R113 R155 %s is refused', async (_, reply: Reply) => {
     expect((await fetchFrom(reply)).result).toBe('REGISTRY_ANSWER_INVALID');
   });
 
@@ -134,7 +135,7 @@ describe('a blob', () => {
     );
   });
 
-  it('with an unchecked digest is never asked for', async () => {
+  it('R104 with an unchecked digest is never asked for', async () => {
     await using registry = await scriptedRegistry({});
     await using asked = asking();
     const digest = 'sha256:../../../etc/passwd' as Descriptor['digest'];

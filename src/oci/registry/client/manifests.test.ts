@@ -10,7 +10,7 @@ const KEY = 'GET /v2/team/app/manifests/1';
 const at = (path: string): string => `GET /v2/team/app/${path}`;
 
 describe('manifests', () => {
-  it('are checked against the digest asked for and the one that is claimed', async () => {
+  it('R107 R108 are checked against the digest asked for and the one that is claimed', async () => {
     const other = digestOf('other');
     await using registry = await scriptedRegistry({
       [KEY]: good,
@@ -34,7 +34,7 @@ describe('manifests', () => {
     expect(registry.lines().at(-1)).toContain('manifests/sha512:');
   });
 
-  it.each([
+  const refused = [
     ['an endless body', { endless: true, headers: { 'content-type': TYPE } }, 'REGISTRY_ANSWER_TOO_LARGE'],
     ['a truncated body', { ...good, cutAfter: 5 }, 'REGISTRY_TRUNCATED'],
     ['a web page', { body: '<html>', headers: { 'content-type': 'text/html' } }, 'REGISTRY_ANSWER_INVALID'],
@@ -79,14 +79,29 @@ describe('manifests', () => {
       'REGISTRY_FORBIDDEN',
     ],
     ['teapot', { status: 418 }, 'REGISTRY_REFUSED'],
+    ['an error without a word', { status: 404 }, 'REGISTRY_NOT_FOUND'],
+    ['an error told as a web page', { status: 404, body: '<html>no</html>' }, 'REGISTRY_NOT_FOUND'],
+    ['an endless error', { status: 404, endless: true }, 'REGISTRY_NOT_FOUND'],
+    ['an error that breaks off', { status: 403, body: '{"errors":[', cutAfter: 3 }, 'REGISTRY_FORBIDDEN'],
+    [
+      'one longer than 8 MiB, announced',
+      { headers: { 'content-length': '8388609' } },
+      'REGISTRY_ANSWER_TOO_LARGE',
+    ],
+    [
+      'schema 1',
+      { body: '{"schemaVersion":1,"mediaType":"application/vnd.docker.distribution.manifest.v1+json"}' },
+      'OCI_MANIFEST_INVALID',
+    ],
     ['no content', { status: 204 }, 'REGISTRY_ANSWER_INVALID'],
-  ] as const)('end at %s with a code', async (_, reply: Reply, code) => {
+  ] as const;
+  it.each(refused)('R106 R110 R111 R154 end at %s with a code', async (_, reply: Reply, code) => {
     await using registry = await scriptedRegistry({ [KEY]: reply });
     await using asked = asking();
     expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(code);
   });
 
-  it('say in their error what was asked, who answered what, and nothing that drives a terminal', async () => {
+  it('R127 say in their error what was asked, who answered what, and nothing that drives a terminal', async () => {
     await using registry = await scriptedRegistry({
       [KEY]: { status: 403, body: '{"errors":[{"code":"DENIED","message":"no\\u001b[2J"}]}' },
     });
@@ -99,7 +114,7 @@ describe('manifests', () => {
     );
   });
 
-  it('have a head, from headers where they suffice and from the bytes where not', async () => {
+  it('R109 have a head, from headers where they suffice and from the bytes where not', async () => {
     const head = (reply: Reply) => ({ 'HEAD /v2/team/app/manifests/1': reply, [KEY]: good });
     for (const [reply, lines] of [
       [good, 1],
@@ -122,7 +137,7 @@ describe('manifests', () => {
     expect(await asked.client.headManifest(asked.at(registry.host), asked.options)).toBeUndefined();
   });
 
-  it('are put as they are, and what the registry made of them is looked at', async () => {
+  it('R89 R135 R149 are put as they are, and what the registry made of them is looked at', async () => {
     await using registry = await scriptedRegistry({
       'PUT /v2/team/app/manifests/1': { status: 201, headers: { 'docker-content-digest': DIGEST } },
       'PUT /v2/team/app/manifests/2': {
@@ -163,15 +178,28 @@ describe('manifests', () => {
     ).toBe('REGISTRY_DIGEST_MISMATCH');
   });
 
-  it('are deleted, or it is said that this registry does not', async () => {
+  it('R100 are deleted, or it is said that this registry does not', async () => {
     await using registry = await scriptedRegistry({
       [`DELETE /v2/team/app/manifests/${DIGEST}`]: { status: 202 },
+      'DELETE /v2/team/app/manifests/old': { status: 202 },
+      [`DELETE /v2/team/app/blobs/${DIGEST}`]: { status: 202 },
       'DELETE /v2/team/app/manifests/1': { status: 405 },
     });
     await using asked = asking();
     await asked.client.deleteManifest(asked.at(registry.host, `team/app@${DIGEST}`), asked.options);
+    await asked.client.deleteManifest(asked.at(registry.host, 'team/app:old'), asked.options);
+    await asked.client.deleteBlob(asked.at(registry.host), DIGEST, asked.options);
+    expect(registry.lines().filter((line) => line.startsWith('DELETE'))).toEqual([
+      `DELETE /v2/team/app/manifests/${DIGEST}`,
+      'DELETE /v2/team/app/manifests/old',
+      `DELETE /v2/team/app/blobs/${DIGEST}`,
+    ]);
     expect(await codeOf(asked.client.deleteManifest(asked.at(registry.host), asked.options))).toBe(
       'REGISTRY_UNSUPPORTED',
+    );
+    const other = digestOf('other');
+    expect(await codeOf(asked.client.deleteBlob(asked.at(registry.host), other, asked.options))).toBe(
+      'REGISTRY_NOT_FOUND',
     );
     expect(
       await codeOf(asked.client.deleteManifest(asked.at(registry.host, 'team/app:none'), asked.options)),
@@ -179,18 +207,20 @@ describe('manifests', () => {
   });
 });
 
-it('passes on what the registry warns of', async () => {
+it('R128 passes on what the registry warns of', async () => {
   await using registry = await scriptedRegistry({
     [KEY]: {
       ...good,
-      headers: { ...good.headers, warning: '299 - "use \\"v2\\""' },
+      headers: {
+        ...good.headers,
+        warning: ['299 - "use \\"v2\\""', '299 example "not the agent -"', '199 - "not 299"', '299 - "and"'],
+      },
     },
   });
   await using asked = asking();
   await asked.client.getManifest(asked.at(registry.host), asked.options);
-  expect(asked.events).toContainEqual({
-    type: 'registry.warning',
-    registry: registry.host,
-    message: '"use \\"v2\\""',
-  });
+  expect(asked.events).toEqual([
+    { type: 'registry.warning', registry: registry.host, message: '"use \\"v2\\""' },
+    { type: 'registry.warning', registry: registry.host, message: '"and"' },
+  ]);
 });

@@ -24,6 +24,22 @@ describe('retries', () => {
       ],
       [1500],
     ],
+    [
+      'plain text with a unit of its own',
+      [{ status: 429, body: 'toomanyrequests: retry-after: 1903.374\u00b5s, allowed: 44000/minute' }],
+      [187.5],
+    ],
+    [
+      'plain text with another status',
+      [{ status: 403, body: 'toomanyrequests: retry-after: 2m1.5s, allowed: 44000/minute' }],
+      [121_500],
+    ],
+    [
+      'a date that is over',
+      [{ status: 503, headers: { 'retry-after': 'Thu, 01 Jan 2015 00:00:00 GMT' } }],
+      [187.5],
+    ],
+    ['nothing that can be read', [{ status: 429, headers: { 'retry-after': 'soon' } }], [187.5]],
     ['only a code', [{ status: 403, body: '{"errors":[{"code":"TOOMANYREQUESTS"}]}' }], [187.5]],
     [
       'server errors',
@@ -31,15 +47,15 @@ describe('retries', () => {
       [187.5, 375, 750, 1500],
     ],
     ['a broken connection', [{ ...good, cutAfter: 5 }], [187.5]],
-  ] as const)('wait as %s says', async (_, replies, slept) => {
+  ] as const)('R101 R134 R136 wait as %s says', async (_, replies, slept) => {
     await using registry = await scriptedRegistry({ [KEY]: [...(replies as readonly Reply[]), good] });
-    await using asked = asking();
+    await using asked = asking({ retry: { deadlineMs: 300_000 } });
     await asked.client.getManifest(asked.at(registry.host), asked.options);
     expect(asked.clock.slept).toEqual(slept);
     expect(asked.events.filter((event) => event.type === 'registry.retry')).toHaveLength(slept.length);
   });
 
-  it('end: after some tries, and at once where the wait would pass the deadline', async () => {
+  it('R102 R134 end: after some tries, and at once where the wait would pass the deadline', async () => {
     await using registry = await scriptedRegistry({
       [KEY]: { status: 503 },
       [at('manifests/2')]: { status: 429, headers: { 'retry-after': '86400' } },
@@ -55,7 +71,20 @@ describe('retries', () => {
     expect(registry.lines()).toHaveLength(7);
   });
 
-  it('do not happen for what stays refused', async () => {
+  it('R102 come at a time of their own, between half and all of a wait that doubles up to 15 s', async () => {
+    for (const [random, first, last] of [
+      [0, 125, 7_500],
+      [0.999_999, 250, 15_000],
+    ] as const) {
+      await using registry = await scriptedRegistry({ [KEY]: { status: 503 } });
+      await using asked = asking({ random: () => random, retry: { attempts: 9 } });
+      await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options));
+      expect(asked.clock.slept.map(Math.round)[0]).toBe(first);
+      expect(asked.clock.slept.map(Math.round).at(-1)).toBe(last);
+    }
+  });
+
+  it('R102 do not happen for what stays refused', async () => {
     await using registry = await scriptedRegistry({ [KEY]: { status: 400 } });
     await using asked = asking();
     expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(

@@ -48,8 +48,8 @@ describe('a small blob', () => {
 
 describe('an upload that broke', () => {
   /** Takes the first `take` bytes of the first PUT and breaks; then says so. */
-  const breaking = (take: number, more: Rules = {}): { rules: Rules; got: () => Buffer } => {
-    let got = Buffer.alloc(0);
+  const breaking = (take: number, more: Rules = {}): { rules: Rules; got: () => Uint8Array } => {
+    let got: Uint8Array = Buffer.alloc(0);
     const rules: Rules = {
       [START]: here(),
       [`PUT ${UPLOADS}1`]: (asked): Reply => {
@@ -87,7 +87,7 @@ describe('an upload that broke', () => {
     const { rules, got } = failing(120_000);
     const outcome = await pushBlob(rules);
     expect(outcome).toMatchObject({ result: 'uploaded', opened: [0, 120_000] });
-    expect(got().equals(BYTES)).toBe(true);
+    expect(BYTES.equals(got())).toBe(true);
     const rest = sent(outcome, 'PUT')[1];
     expect(rest?.url).toBe(`${UPLOADS}2?s=1&digest=${encodeURIComponent(BLOB.digest)}`);
     expect(rest?.headers).toMatchObject({
