@@ -11,9 +11,10 @@ import { containerPath, isInWorkspace } from './collect.ts';
 import { runError } from './errors.ts';
 import { outputValue } from './extract.ts';
 import { maskValue } from './masking.ts';
+import { recordOutputs } from './outputs.ts';
 import { StepRecords } from './records.ts';
 import { hasEnded, readySteps } from './schedule.ts';
-import { type RunValues, recordOutputs, runStep, type StepOutcome } from './step.ts';
+import { type RunValues, runStep, type StepOutcome } from './step.ts';
 import type { RunRequest, RunResult } from './types.ts';
 
 /** What the run leaves to whoever composed it. */
@@ -58,13 +59,13 @@ export async function executePlan(request: RunRequest, hooks: RunHooks): Promise
     states: records.states(),
     stopping: firstError !== undefined || stopping.signal.aborted,
   });
-  const start = async (step: PlanStep): Promise<void> => {
+  const start = (step: PlanStep): void => {
     const wasCancelled = stopping.signal.aborted;
     const cells = cellAborts.get(step.name) ?? new AbortController();
     cellAborts.set(step.name, cells);
     const ending = wasCancelled && step.always ? alwaysTime.signal : request.signal;
     const signal = AbortSignal.any([ending, cells.signal]);
-    await records.update(step.id, { state: 'running' });
+    records.note(step.id, { state: 'running' });
     const promise = runStep(request, step, {
       records,
       values,
@@ -85,7 +86,7 @@ export async function executePlan(request: RunRequest, hooks: RunHooks): Promise
           ready[0] !== undefined;
           ready = readySteps(plan.steps, progress())
         ) {
-          await start(ready[0]);
+          start(ready[0]);
         }
       }
       if (running.size === 0) break;

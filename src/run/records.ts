@@ -1,5 +1,5 @@
 import type { PlanStep } from '../plan/index.ts';
-import type { AttemptRecord, StateStore, StepRecord, StepState } from '../state/index.ts';
+import type { AttemptRecord, StateStore, StepChange, StepRecord, StepState } from '../state/index.ts';
 
 /** The record of one run's steps: changed in memory, written through to the state store at once. */
 export class StepRecords {
@@ -27,15 +27,22 @@ export class StepRecords {
     return new Map([...this.#records].map(([id, record]) => [id, record.state]));
   }
 
-  async update(id: string, change: Partial<StepRecord>): Promise<void> {
+  /** In memory alone: what follows at once writes it. */
+  note(id: string, change: Partial<StepRecord>): StepRecord {
     const record = { ...this.get(id), ...change };
     this.#records.set(id, record);
-    await this.#store.putStep(this.#runId, record);
+    return record;
   }
 
-  async updateAttempt(id: string, attempt: AttemptRecord, change: Partial<StepRecord> = {}): Promise<void> {
-    const others = this.get(id).attempts.filter((other) => other.number !== attempt.number);
-    await this.update(id, { ...change, attempts: [...others, attempt] });
+  /** With an attempt where one begins or ends, and in one commit with what becomes true with it. */
+  async update(
+    id: string,
+    change: Partial<StepRecord>,
+    { attempt, ...together }: StepChange & { readonly attempt?: AttemptRecord | undefined } = {},
+  ): Promise<void> {
+    const others = this.get(id).attempts.filter((other) => other.number !== attempt?.number);
+    const attempts = attempt === undefined ? others : [...others, attempt];
+    await this.#store.putStep(this.#runId, this.note(id, { ...change, attempts }), together);
   }
 }
 

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Json } from '../document/index.ts';
 import type { ContainerExit, ContainerFile, ContainerRun } from '../engine/index.ts';
 import { failpoint, isSkycapError, type Redactor, type SkycapError } from '../kernel/index.ts';
 import {
@@ -10,9 +9,10 @@ import {
   type Plan,
   type PlanStep,
 } from '../plan/index.ts';
-import type { StepState } from '../state/index.ts';
+import type { AttemptRecord, StepRecord, StepState } from '../state/index.ts';
 import { type CollectedOutputs, collectOutputs, mergeCarried, pathsOutside } from './collect.ts';
 import { runError } from './errors.ts';
+import { emitOutputs, mergeOutputs, outputRecords } from './outputs.ts';
 import type { StepRecords } from './records.ts';
 import { StepOutput } from './step-output.ts';
 import type { RunRequest } from './types.ts';
@@ -41,39 +41,28 @@ const nothing: ReadonlyMap<string, KnownValue> = new Map();
 export async function runStep(
   request: RunRequest,
   step: PlanStep,
-  context: {
-    readonly records: StepRecords;
-    readonly values: RunValues;
-    readonly signals: StepSignals;
-    readonly redactor: Redactor;
-  },
+  context: StepContext,
 ): Promise<StepOutcome> {
-  const { records, signals } = context;
+  const { signals } = context;
   const started = performance.now();
-  let intent: string | undefined;
   const finish = async (
     outcome: StepOutcome,
-    exit?: ContainerExit,
-    ignored = false,
+    attempted?: Attempted,
+    exit = attempted?.exit,
   ): Promise<StepOutcome> => {
-    const finishedAt = new Date().toISOString();
-    await records.update(step.id, {
-      state: outcome.state,
-      finishedAt,
-      ...(exit === undefined ? {} : { exitCode: exit.exitCode }),
-      ...(outcome.error === undefined ? {} : { message: outcome.error.message }),
-    });
-    // Only now: until the step's end is on record, the intent says where to look for it.
-    if (intent !== undefined) await request.state.clearIntent(intent);
+    const message = outcome.error === undefined ? {} : { message: outcome.error.message };
+    const exitCode = exit === undefined ? {} : { exitCode: exit.exitCode };
+    const change = { state: outcome.state, finishedAt: new Date().toISOString(), ...exitCode, ...message };
+    await settle(request, step, { ...context, change, attempted });
     if (outcome.state !== 'skipped') {
       request.emit({
         type: 'step.finished',
         step: step.id,
         state: outcome.state,
         durationMs: Math.round(performance.now() - started),
-        ...(exit === undefined ? {} : { exitCode: exit.exitCode }),
-        ...(outcome.error === undefined ? {} : { message: outcome.error.message }),
-        ...(ignored ? { ignored } : {}),
+        ...exitCode,
+        ...message,
+        ...(attempted?.isIgnored === true ? { ignored: true } : {}),
       });
     }
     return outcome;
@@ -93,62 +82,68 @@ export async function runStep(
       return finish({ state: 'skipped', outputs: nothing });
     }
 
-    intent = bound.run.containerId;
-    const result = await runAttempt(request, step, {
+    const attempted = await runAttempt(request, step, {
       ...context,
       bound,
       attempt,
       carried: known.carriedFiles,
     });
-    if (result.kind === 'errored') return finish({ state: 'errored', error: result.error, outputs: nothing });
-    const { exit, outputs, error } = result;
+    const { exit, outputs, error } = attempted;
+    if (exit === undefined) return finish({ state: 'errored', ...errorOf(error), outputs }, attempted);
     const failure = failureOf(step, exit);
-    if (failure === undefined) {
-      if (error === undefined) return finish({ state: 'succeeded', outputs }, exit);
-      return finish({ state: 'failed', error, outputs }, exit);
-    }
-    if (result.isIgnored) return finish({ state: 'succeeded', outputs }, exit, true);
-    if (exit.cause === 'cancelled') return finish({ state: 'aborted', error: failure, outputs }, exit);
-    if (exit.cause === 'unknown') return finish({ state: 'unknown', error: failure, outputs }, exit);
+    if (failure === undefined)
+      return finish(
+        { state: error === undefined ? 'succeeded' : 'failed', ...errorOf(error), outputs },
+        attempted,
+      );
+    if (attempted.isIgnored) return finish({ state: 'succeeded', outputs }, attempted);
+    if (exit.cause === 'cancelled') return finish({ state: 'aborted', error: failure, outputs }, attempted);
+    if (exit.cause === 'unknown') return finish({ state: 'unknown', error: failure, outputs }, attempted);
     const delayMs = retryDelay(step, exit, attempt);
     if (delayMs === undefined || signals.signal.aborted || signals.kill.aborted)
-      return finish({ state: 'failed', error: failure, outputs }, exit);
-    await request.state.clearIntent(intent);
-    intent = undefined;
+      return finish({ state: 'failed', error: failure, outputs }, attempted);
+    await settle(request, step, { ...context, change: {}, attempted });
     request.emit({ type: 'step.retrying', step: step.id, attempt, exitCode: exit.exitCode, delayMs });
     try {
       await sleep(delayMs, undefined, { signal: AbortSignal.any([signals.signal, signals.kill]) });
     } catch {
       const error = runError('RUN_CANCELLED', `step ${step.id} was cancelled between two attempts`);
-      return finish({ state: 'aborted', error, outputs }, exit);
+      return finish({ state: 'aborted', error, outputs }, undefined, exit);
     }
   }
 }
 
-type AttemptResult =
-  | { readonly kind: 'errored'; readonly error: SkycapError }
-  | {
-      readonly kind: 'ended';
-      readonly exit: ContainerExit;
-      readonly outputs: ReadonlyMap<string, KnownValue>;
-      readonly error?: SkycapError;
-      readonly isIgnored: boolean;
-    };
+export interface StepContext {
+  readonly records: StepRecords;
+  readonly values: RunValues;
+  readonly signals: StepSignals;
+  readonly redactor: Redactor;
+}
+
+/** One attempt after its container has ended, before anything of that is on record. */
+interface Attempted {
+  readonly record: AttemptRecord;
+  /** Undefined where there never was a container. */
+  readonly exit?: ContainerExit;
+  readonly outputs: ReadonlyMap<string, KnownValue>;
+  readonly error?: SkycapError;
+  readonly isIgnored: boolean;
+}
+
+function errorOf(error: SkycapError | undefined): { readonly error?: SkycapError } {
+  return error === undefined ? {} : { error };
+}
 
 async function runAttempt(
   request: RunRequest,
   step: PlanStep,
-  context: {
-    readonly records: StepRecords;
-    readonly values: RunValues;
-    readonly signals: StepSignals;
-    readonly redactor: Redactor;
+  context: StepContext & {
     readonly bound: Extract<BoundStep, { kind: 'run' }>;
     readonly attempt: number;
     /** Files outside the workspace that its container finds. */
     readonly carried: readonly ContainerFile[];
   },
-): Promise<AttemptResult> {
+): Promise<Attempted> {
   const { records, bound, attempt, values } = context;
   const run: ContainerRun = { ...bound.run, collectPaths: pathsOutside(request.plan, step) };
   const startedAt = new Date().toISOString();
@@ -159,25 +154,28 @@ async function runAttempt(
     image: step.image,
     attempt,
   });
-  await records.updateAttempt(
+  const begun = { number: attempt, containerId: run.containerId, startedAt };
+  // Before the start: whoever comes after a crash must know which container to look for.
+  await records.update(
     step.id,
-    { number: attempt, containerId: run.containerId, state: 'running', startedAt },
     {
       state: 'running',
       description: bound.description,
       startedAt: records.get(step.id).startedAt ?? startedAt,
     },
+    {
+      attempt: { ...begun, state: 'running' },
+      intent: {
+        ...request.plan.installation,
+        runId: request.runId,
+        stepId: step.id,
+        attempt,
+        containerId: run.containerId,
+        engine: request.engine,
+        created: startedAt,
+      },
+    },
   );
-  // Before the start: whoever comes after a crash must know which container to look for.
-  await request.state.putIntent({
-    ...request.plan.installation,
-    runId: request.runId,
-    stepId: step.id,
-    attempt,
-    containerId: run.containerId,
-    engine: request.engine,
-    created: startedAt,
-  });
   failpoint('intent');
 
   const printed = new StepOutput(step, context.redactor, {
@@ -198,17 +196,9 @@ async function runAttempt(
   } catch (cause) {
     if (!isSkycapError(cause)) throw cause;
     printed.end();
-    await records.updateAttempt(step.id, {
-      number: attempt,
-      containerId: run.containerId,
-      state: 'errored',
-      startedAt,
-    });
-    return { kind: 'errored', error: cause };
+    return { record: { ...begun, state: 'errored' }, error: cause, outputs: nothing, isIgnored: false };
   }
   failpoint('exit');
-  await records.updateAttempt(step.id, attemptRecord(attempt, run.containerId, exit));
-  failpoint('record');
 
   const collected = await collectWhatCan(request, step, {
     containerId: run.containerId,
@@ -219,23 +209,41 @@ async function runAttempt(
   for (const [name, value] of collected.outputs) if (value.sensitive) printed.mask(name, value);
   printed.end();
   failpoint('collecting');
-  await recordOutputs(
-    request,
-    step,
-    mergeOutputs(values.outputs, { plan: request.plan, step }, collected.outputs),
-  );
-  const failed = failureOf(step, exit) !== undefined;
   const { ignored, error = collected.error } = forgiven(step, exit, printed);
-  const keep = request.options.keep && failed && !ignored && exit.cause !== 'cancelled';
-  const kept = await request.session.release(run.containerId, { keep });
-  if (kept !== undefined) request.emit({ type: 'step.kept', step: step.id, ...kept });
   return {
-    kind: 'ended',
+    record: attemptRecord(attempt, run.containerId, exit),
     exit,
     outputs: collected.outputs,
     isIgnored: ignored,
-    ...(error === undefined ? {} : { error }),
+    ...errorOf(error),
   };
+}
+
+/**
+ * Puts the end of an attempt on record, in one commit with its outputs: a later crash does not lose them. Until then
+ * its intent says where to look for the container, which goes only afterwards.
+ */
+async function settle(
+  request: RunRequest,
+  step: PlanStep,
+  end: StepContext & { readonly change: Partial<StepRecord>; readonly attempted: Attempted | undefined },
+): Promise<void> {
+  const { records, attempted } = end;
+  if (attempted === undefined) return records.update(step.id, end.change);
+  const { record, exit } = attempted;
+  const outputs = mergeOutputs(end.values.outputs, { plan: request.plan, step }, attempted.outputs);
+  await records.update(step.id, end.change, {
+    attempt: record,
+    ended: record.containerId,
+    outputs: outputRecords(request, outputs),
+  });
+  failpoint('record');
+  emitOutputs(request, step, outputs);
+  if (exit === undefined) return;
+  const failed = failureOf(step, exit) !== undefined;
+  const keep = request.options.keep && failed && !attempted.isIgnored && exit.cause !== 'cancelled';
+  const kept = await request.session.release(record.containerId, { keep });
+  if (kept !== undefined) request.emit({ type: 'step.kept', step: step.id, ...kept });
 }
 
 /** What cannot be collected (too large, not there) is the step's failure, and no fault that ends the run. */
@@ -267,77 +275,6 @@ export function forgiven(
     if (!isSkycapError(cause)) throw cause;
     return { ignored: false, error: cause };
   }
-}
-
-/** Outputs become the installation's as soon as they are collected: a later crash does not lose them. */
-export async function recordOutputs(
-  request: Pick<RunRequest, 'state' | 'installationId' | 'runId' | 'emit' | 'plan'>,
-  step: PlanStep | undefined,
-  outputs: ReadonlyMap<string, KnownValue>,
-): Promise<void> {
-  for (const [name, value] of outputs) {
-    await request.state.putOutput({
-      installationId: request.installationId,
-      runId: request.runId,
-      name,
-      sensitive: value.sensitive,
-      contentType: typeof value.json === 'string' ? 'text' : 'json',
-      value: value.bytes,
-      created: new Date().toISOString(),
-    });
-    request.emit({
-      type: 'output.collected',
-      name,
-      sensitive: value.sensitive,
-      ...(step === undefined ? {} : { step: step.id }),
-      ...(value.sensitive ? {} : { value: value.json }),
-    });
-  }
-}
-
-/**
- * Puts a step's outputs among the run's. Those of matrix cells become one object by the cell's value; it is sensitive
- * as soon as one cell's is.
- *
- * @returns what changed, under the names and with the values that are recorded
- */
-export function mergeOutputs(
-  all: Map<string, KnownValue>,
-  { plan, step }: { readonly plan: Plan; readonly step: PlanStep },
-  outputs: ReadonlyMap<string, KnownValue>,
-): ReadonlyMap<string, KnownValue> {
-  const changed = new Map<string, KnownValue>();
-  for (const [name, value] of outputs) {
-    const merged = step.cell === undefined ? value : withCell(all.get(name), { plan, step }, value);
-    all.set(name, merged);
-    changed.set(name, merged);
-  }
-  return changed;
-}
-
-/** Cells that the matrix no longer has go; those that did not run this time keep the last run's value. */
-function withCell(
-  before: KnownValue | undefined,
-  { plan, step }: { readonly plan: Plan; readonly step: PlanStep },
-  value: KnownValue,
-): KnownValue {
-  const cell = cellKey(step);
-  const cells = new Set(plan.steps.filter((other) => other.name === step.name).map(cellKey));
-  const others =
-    typeof before?.json === 'object' && before.json !== null && !Array.isArray(before.json)
-      ? before.json
-      : {};
-  const kept = Object.entries(others).filter(([key]) => cells.has(key));
-  const json = { ...(Object.fromEntries(kept) as Record<string, Json>), [cell]: value.json };
-  return {
-    json,
-    bytes: new TextEncoder().encode(JSON.stringify(json)),
-    sensitive: value.sensitive || before?.sensitive === true,
-  };
-}
-
-function cellKey(step: PlanStep): string {
-  return step.id.slice(step.name.length + 1, -1);
 }
 
 export function attemptRecord(number: number, containerId: string, exit: ContainerExit) {

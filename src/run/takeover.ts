@@ -1,20 +1,13 @@
 import type { ContainerExit, ContainerFile, Session } from '../engine/index.ts';
 import { createRedactor, type Emit, isSkycapError, type SkycapError } from '../kernel/index.ts';
 import type { KnownValue, Plan, PlanStep } from '../plan/index.ts';
-import type {
-  AttemptRecord,
-  Intent,
-  Run,
-  RunState,
-  StateStore,
-  StepRecord,
-  StepState,
-} from '../state/index.ts';
+import type { Intent, Run, RunState, StateStore, StepRecord, StepState } from '../state/index.ts';
 import { type CollectedOutputs, collectOutputs, mergeCarried } from './collect.ts';
 import type { RunEvent } from './events.ts';
 import { finalOutputs, type RunHooks } from './execute.ts';
 import { maskValue } from './masking.ts';
-import { attemptRecord, forgiven, mergeOutputs, recordOutputs } from './step.ts';
+import { mergeOutputs, recordOutputs } from './outputs.ts';
+import { attemptRecord, forgiven } from './step.ts';
 import { StepOutput } from './step-output.ts';
 import { defaultRunOptions } from './types.ts';
 import { failureOf } from './verdict.ts';
@@ -62,9 +55,11 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Fi
     if (step !== undefined && record?.state === 'running') {
       const updated = await finishStep(interrupted, { step, record, intent, gathered });
       steps.set(step.id, updated);
-      await state.putStep(run.id, updated);
-    }
-    await state.clearIntent(intent.containerId);
+      await state.putStep(run.id, updated, { ended: intent.containerId });
+      // Only now: should this process die too, the next one finds the container again.
+      if (updated.state !== 'pending' && updated.state !== 'unknown')
+        await interrupted.session?.release(intent.containerId, { keep: false });
+    } else await state.clearIntent(intent.containerId);
   }
   // Begun, and without an intent: the process died before the container could start, or between two attempts.
   for (const [id, record] of steps) {
@@ -109,17 +104,12 @@ async function finishStep(
   const { session } = interrupted;
   const { step, record, intent } = found;
   const started = performance.now();
-  const attempt = record.attempts.find((candidate) => candidate.number === intent.attempt);
   const printed = outputOf(interrupted, step);
-  const attached = await session?.attach(intent.containerId, {
+  const exit = await session?.attach(intent.containerId, {
     onOutput: (stream, chunk) => printed.write(stream, chunk),
     signal: interrupted.signal,
     kill: interrupted.kill,
   });
-  // Its container was put away already where the attempt's end is on record and nothing is left of it.
-  const isGone = attached === undefined || attached.cause === 'unknown';
-  const recorded = isGone ? recordedExit(attempt) : undefined;
-  const exit = recorded ?? attached;
   if (exit === undefined) {
     const state: StepState = session === undefined ? 'unknown' : 'pending';
     return {
@@ -129,12 +119,11 @@ async function finishStep(
     };
   }
   let error = failureOf(step, exit);
-  if (session !== undefined && !isGone) {
+  if (session !== undefined && exit.cause !== 'unknown') {
     const collected = await collect(interrupted, { ...found, session, printed });
     const verdict = forgiven(step, exit, printed);
     if (verdict.ignored) error = undefined;
     else error ??= verdict.error ?? collected.error;
-    await session.release(intent.containerId, { keep: false });
   } else if (forgiven(step, exit, printed).ignored) error = undefined;
   printed.end();
   const state = endOf(exit, error);
@@ -208,16 +197,6 @@ async function collect(
     mergeOutputs(gathered.outputs, { plan, step }, collected.outputs),
   );
   return collected.error === undefined ? {} : { error: collected.error };
-}
-
-function recordedExit(attempt: AttemptRecord | undefined): ContainerExit | undefined {
-  if (attempt?.exitCode === undefined || attempt.finishedAt === undefined) return undefined;
-  return {
-    exitCode: attempt.exitCode,
-    cause: (attempt.cause ?? 'exited') as ContainerExit['cause'],
-    startedAt: attempt.startedAt ?? attempt.finishedAt,
-    finishedAt: attempt.finishedAt,
-  };
 }
 
 function endOf(

@@ -17,10 +17,8 @@ export interface StateStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly Run[]>;
   /** With their logs and outputs, except outputs that are an installation's last of their name. */
   deleteRuns(runIds: readonly string[]): Promise<void>;
-  /** Creates or replaces one step. @throws STATE_NOT_FOUND */
-  putStep(runId: string, step: StepRecord): Promise<void>;
-  /** Committed, and durable, before a container starts. */
-  putIntent(intent: Intent): Promise<void>;
+  /** Creates or replaces one step, and with it what becomes true at the same moment. @throws STATE_NOT_FOUND */
+  putStep(runId: string, step: StepRecord, together?: StepChange): Promise<void>;
   clearIntent(containerId: string): Promise<void>;
   /** What a dead process may have left behind for this installation. */
   listIntents(key: InstallationKey): Promise<readonly Intent[]>;
@@ -53,6 +51,15 @@ export interface StateStore extends AsyncDisposable {
    * @throws STATE_LOCKED with run, host and process of the holder.
    */
   lock(key: InstallationKey, mode: 'exclusive' | 'shared', holder: LockHolder): Promise<InstallationLock>;
+}
+
+/** What is committed with a step's record: all of it or nothing. */
+export interface StepChange {
+  /** Durable before its container starts. */
+  readonly intent?: Intent;
+  /** Of the attempt that ended: nobody has to look for this container any more. */
+  readonly ended?: string;
+  readonly outputs?: readonly OutputRecord[];
 }
 
 /** What the store of this machine can do besides; `openState` gives one. */

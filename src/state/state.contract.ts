@@ -124,10 +124,12 @@ export function stateContract(name: string, open: (directory: string) => Promise
         engine: 'fake',
         created: T0,
       };
-      await store.putIntent(intent);
-      await store.putIntent({ ...intent, containerId: 'c2', attempt: 2 });
-      await store.putIntent({ ...intent, name: 'other', containerId: 'c3' });
       await store.putInstallation(anInstallation('app'));
+      await store.putRun(aRun('A'));
+      const step = aStep('s', 0);
+      await store.putStep('A', step, { intent });
+      await store.putStep('A', step, { intent: { ...intent, containerId: 'c2', attempt: 2 } });
+      await store.putStep('A', step, { intent: { ...intent, name: 'other', containerId: 'c3' } });
       await store.deleteInstallation({ namespace: 'dev', name: 'app' });
       await reopen();
       expect(
@@ -137,6 +139,33 @@ export function stateContract(name: string, open: (directory: string) => Promise
       expect(await store.listIntents({ namespace: 'dev', name: 'app' })).toEqual([
         { ...intent, containerId: 'c2', attempt: 2 },
       ]);
+    });
+
+    it('commits with a step what belongs to it, or nothing', async () => {
+      const intent = {
+        namespace: 'dev',
+        name: 'app',
+        runId: 'A',
+        stepId: 's',
+        attempt: 1,
+        containerId: 'c1',
+        engine: 'fake',
+        created: T0,
+      };
+      const key = { namespace: 'dev', name: 'app' };
+      await store.putInstallation(anInstallation('app'));
+      await store.putRun(aRun('A'));
+      await expect(store.putStep('nobody', aStep('s', 0), { intent })).rejects.toMatchObject({
+        code: 'STATE_NOT_FOUND',
+      });
+      expect(await store.listIntents(key)).toEqual([]);
+      await store.putStep('A', aStep('s', 0), { intent });
+      const done = aStep('s', 0, { state: 'succeeded' });
+      await store.putStep('A', done, { ended: 'c1', outputs: [anOutput('A', 'ip'), anOutput('A', 'host')] });
+      await reopen();
+      expect(await store.listIntents(key)).toEqual([]);
+      expect((await store.getRun('A'))?.steps).toContainEqual(done);
+      expect((await store.runOutputs('A')).map((each) => each.name).sort()).toEqual(['host', 'ip']);
     });
 
     it('gives the last value of each output, and keeps it when its run is deleted', async () => {

@@ -117,6 +117,10 @@ export function putIntent(db: Database, intent: Intent): void {
   );
 }
 
+export function clearIntent(db: Database, containerId: string): void {
+  db.run('DELETE FROM intents WHERE container_id = ?', containerId);
+}
+
 export function listIntents(db: Database, key: InstallationKey): readonly Intent[] {
   const sql = 'SELECT document FROM intents WHERE namespace = ? AND name = ? ORDER BY rowid';
   return db.all(sql, key.namespace, key.name).map((row) => JSON.parse(row.document as string) as Intent);

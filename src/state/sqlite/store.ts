@@ -16,6 +16,7 @@ import type {
   OutputRecord,
   Run,
   RunFilter,
+  StepChange,
   StepRecord,
 } from '../port.ts';
 import { BundleStateFiles, stateRun } from './bundle-state.ts';
@@ -177,16 +178,18 @@ class SqliteState implements ManagedStateStore {
     await this.#removeLogs(runIds);
   }
 
-  putStep(runId: string, step: StepRecord): Promise<void> {
-    return this.#write((db) => runs.putStep(db, runId, step));
-  }
-
-  putIntent(intent: Intent): Promise<void> {
-    return this.#write((db) => runs.putIntent(db, intent));
+  putStep(runId: string, step: StepRecord, together: StepChange = {}): Promise<void> {
+    const { intent, ended, outputs: values = [] } = together;
+    return this.#write((db, { keys }) => {
+      runs.putStep(db, runId, step);
+      if (intent !== undefined) runs.putIntent(db, intent);
+      if (ended !== undefined) runs.clearIntent(db, ended);
+      for (const output of values) outputs.putOutput(db, keys, output);
+    });
   }
 
   async clearIntent(containerId: string): Promise<void> {
-    await this.#write((db) => db.run('DELETE FROM intents WHERE container_id = ?', containerId));
+    await this.#write((db) => runs.clearIntent(db, containerId));
   }
 
   listIntents(key: InstallationKey): Promise<readonly Intent[]> {
