@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isAlive, signalProcess } from '../../kernel/system/index.ts';
+import { isAlive, type ProcessIdentity, signalProcess } from '../../kernel/system/index.ts';
 import { engineError } from '../errors.ts';
 import type { ContainerExit, ContainerIo } from '../port.ts';
 import { type ContainerStatus, Follower, readIfAny, readStatus } from './follow.ts';
@@ -69,30 +69,32 @@ export async function follow(
   io.kill.addEventListener('abort', onAbort);
   const supervisor = join(control, 'supervisor');
   let told = false;
+  let process: ProcessIdentity | undefined;
+  let quiet = true;
   let sent: 'nothing' | 'SIGTERM' | 'SIGUSR1' = 'nothing';
   try {
     for (;;) {
       const status = follower.status();
-      const executed = follower.execErrno();
-      if (!told && executed === 0) {
+      if (!told && follower.execErrno() === 0) {
         told = true;
         io.onStarted?.();
       }
       await follower.drain((stream, chunk) => io.onOutput(stream, chunk));
       if (status !== undefined) return exitOf(layout, record, { status, executed: follower.execErrno() });
-      const process = recordedProcess(supervisor);
-      if (process === undefined) {
+      process ??= recordedProcess(supervisor);
+      // Who writes files is alive; the dead are looked for when nothing happens.
+      if (quiet && process === undefined) {
         if (!somebodyMayStart(layout) && follower.status() === undefined) return undefined;
-      } else if (!isAlive(process) && follower.status() === undefined) {
+      } else if (quiet && process !== undefined && !isAlive(process) && follower.status() === undefined) {
         if (!initAlive(control)) return lost(control);
-      } else {
+      } else if (process !== undefined) {
         const wanted = io.kill.aborted ? 'SIGUSR1' : io.signal.aborted ? 'SIGTERM' : 'nothing';
         if (wanted !== sent && wanted !== 'nothing') {
           sent = wanted;
           signalProcess(process, wanted);
         }
       }
-      await follower.change();
+      quiet = await follower.change();
     }
   } finally {
     io.signal.removeEventListener('abort', onAbort);

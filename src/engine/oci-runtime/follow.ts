@@ -39,7 +39,7 @@ export class Follower implements Disposable {
   readonly #watchers: FSWatcher[] = [];
   readonly #streams: readonly OutputFile[];
   readonly #onSpill: () => void;
-  #wake = Promise.withResolvers<void>();
+  #wake = Promise.withResolvers<false>();
 
   constructor(files: FollowedFiles, onSpill: () => void) {
     this.#files = files;
@@ -59,16 +59,17 @@ export class Follower implements Disposable {
   }
 
   wake(): void {
-    this.#wake.resolve();
+    this.#wake.resolve(false);
   }
 
-  /** Resolves at the next change, or after a while. */
-  async change(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, TICK_MS);
-    await Promise.race([this.#wake.promise, promise]);
+  /** Resolves at the next change, or after a while without one: with true. */
+  async change(): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const timer = setTimeout(resolve, TICK_MS, true);
+    const quiet = await Promise.race([this.#wake.promise, promise]);
     clearTimeout(timer);
-    this.#wake = Promise.withResolvers<void>();
+    this.#wake = Promise.withResolvers<false>();
+    return quiet;
   }
 
   status(): ContainerStatus | undefined {

@@ -9,6 +9,7 @@
  *     erofs N PATH                file-system image PATH becomes the lower l/N (folders are links there already)
  *     mount OVERLAY LOWERS        LOWERS: l/N:l/N…, uppermost first
  *     umount OVERLAY…             several, separated by blanks
+ *     drop OVERLAY…               the same, and their writable layers are deleted
  *     run ID WHERE TIMEOUT GRACE  WHERE: mem | disk; TIMEOUT: seconds, or -; GRACE: seconds
  *
  * Why a shell: it is there on every host, a forked subshell costs a tenth of a process started from Node, and it
@@ -119,6 +120,7 @@ while read -r order id rest; do
       if mount -t overlay -o "lowerdir=$rest,upperdir=u/$id/upper,workdir=u/$id/work,volatile" overlay "m/$id" 2>err
       then echo "mounted $id"; else echo "unmounted $id $(cat err)"; fi ;;
     umount) ( for one in $id $rest; do umount -l "m/$one"; done >/dev/null 2>&1; echo "umounted $id $rest" ) & ;;
+    drop) ( for one in $id $rest; do umount -l "m/$one"; rm -rf "u/$one"; done >/dev/null 2>&1; echo "dropped $id $rest" ) & ;;
     run) supervise "$id" $rest & ;;
   esac
 done

@@ -136,10 +136,19 @@ export class Holder {
   }
 
   unmount(names: readonly string[]): Promise<void> {
+    return this.#many('umount', 'umounted', names);
+  }
+
+  /** Unmounts overlays and deletes their writable layers. */
+  drop(names: readonly string[]): Promise<void> {
+    return this.#many('drop', 'dropped', names);
+  }
+
+  #many(order: string, answer: string, names: readonly string[]): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    // If the holder is gone, so are its mounts.
-    this.#waiting.set(`umounted ${names.join(' ')}`, { resolve, reject: () => resolve() });
-    this.order(`umount ${names.join(' ')}`);
+    // If the holder is gone, so are its mounts; what lies on disk goes with the run's folder.
+    this.#waiting.set(`${answer} ${names.join(' ')}`, { resolve, reject: () => resolve() });
+    this.order(`${order} ${names.join(' ')}`);
     return promise;
   }
 

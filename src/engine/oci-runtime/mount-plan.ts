@@ -4,7 +4,7 @@ import { engineError } from '../errors.ts';
 import type { ContainerRun } from '../port.ts';
 import { checkVolumePlace, isBelow } from '../run-check.ts';
 import { Folder, type Owner, parts } from '../tree/folder.ts';
-import { makeFolderInside, resolveInside, writeInside } from '../tree/scoped.ts';
+import { makeFolderInside, makePointInside, resolveInside, writeInside } from '../tree/scoped.ts';
 import { type OciMount, ownedBind } from './config.ts';
 import { containerRoot, hostOwner } from './id-map.ts';
 import type { ContainerUser } from './users.ts';
@@ -156,7 +156,7 @@ class Planner {
   #mountPoint(path: string, kind: 'folder' | 'file'): void {
     const covering = this.#covering(path);
     if (covering === undefined) {
-      makeInRoot(this.#sources.rootfs, path, {
+      makePointInside(this.#sources.rootfs, path, {
         kind,
         owner: containerRoot,
         parentOwner: this.#parentOwner(path),
@@ -176,27 +176,6 @@ class Planner {
       ? containerRoot
       : this.#inside;
   }
-}
-
-function makeInRoot(
-  rootfs: string,
-  path: string,
-  options: { readonly kind: 'folder' | 'file'; readonly owner: Owner; readonly parentOwner: Owner },
-): void {
-  const { missing } = resolveInside(rootfs, path);
-  if (missing.length === 0) return;
-  const above = `/${parts(path).slice(0, -1).join('/')}`;
-  makeFolderInside(rootfs, above, options.parentOwner);
-  if (options.kind === 'folder') {
-    makeFolderInside(rootfs, path, options.owner);
-    return;
-  }
-  writeInside(rootfs, path, {
-    content: Buffer.alloc(0),
-    mode: 0o600,
-    owner: options.owner,
-    parentOwner: options.owner,
-  });
 }
 
 /** Makes a mount point in a folder that containers write to, links never followed; returns what it made. */

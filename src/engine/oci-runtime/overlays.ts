@@ -100,7 +100,7 @@ export class Overlays {
   /** Unmounts and deletes, but not at once and not in anybody's way. */
   retire(name: string): void {
     this.#retired.push(name);
-    if (this.#retired.length >= BATCH) this.#track(this.#clean(this.#retired.splice(0)));
+    if (this.#retired.length >= BATCH) this.#track(this.#holder.drop(this.#retired.splice(0)));
   }
 
   async settled(): Promise<void> {
@@ -110,13 +110,6 @@ export class Overlays {
   #track(work: Promise<void>): void {
     this.#cleaning.add(work);
     void work.finally(() => this.#cleaning.delete(work));
-  }
-
-  async #clean(names: readonly string[]): Promise<void> {
-    await this.#holder.unmount(names);
-    // What cannot be removed now goes with the run's folder.
-    for (const name of names)
-      rmSync(join(this.#layout.uppers, name), { recursive: true, force: true, maxRetries: 1 });
   }
 
   async #mount(image: string): Promise<Overlay> {

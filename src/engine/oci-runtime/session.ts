@@ -44,6 +44,8 @@ export class RuntimeSession implements Session {
   readonly #spec: SessionSpec;
   readonly #layout: RunLayout;
   readonly #operation: OperationOptions;
+  /** Ended and recorded: deleted while the next container starts, which waits for nothing then. */
+  readonly #released = new Map<string, ContainerRecord>();
   readonly #releasing = new Set<Promise<void>>();
   readonly #shared: SharedFolders;
   readonly #maker: ContainerMaker;
@@ -123,6 +125,7 @@ export class RuntimeSession implements Session {
     );
     failpoint('start');
     void opened.overlays.prepare(run.image);
+    this.#removeReleased();
     const exit = await this.#follow(record, io);
     if (exit === undefined) {
       throw engineError(
@@ -176,9 +179,7 @@ export class RuntimeSession implements Session {
       return keepContainer(this.#host, this.#layout, { record, lowers: await this.#lowers(record.image) });
     }
     this.#freeMountPoints(record);
-    const work = this.#remove(record);
-    this.#releasing.add(work);
-    void work.finally(() => this.#releasing.delete(work)).catch(() => {});
+    this.#released.set(containerId, record);
     return undefined;
   }
 
@@ -206,6 +207,7 @@ export class RuntimeSession implements Session {
   async close(options: { readonly keepWorkspace: boolean }): Promise<void> {
     const ids = containerIds(this.#layout);
     await Promise.all(ids.map((id) => killContainer(this.#layout, id)));
+    this.#removeReleased();
     await Promise.allSettled(this.#releasing);
     const opened = await this.#opened?.catch(() => undefined);
     await opened?.overlays.settled();
@@ -232,7 +234,8 @@ export class RuntimeSession implements Session {
   }
 
   #record(containerId: string): ContainerRecord {
-    const record = isSafeId(containerId) ? readRecord(this.#layout, containerId) : undefined;
+    const isHere = isSafeId(containerId) && !this.#released.has(containerId);
+    const record = isHere ? readRecord(this.#layout, containerId) : undefined;
     if (record === undefined) {
       throw engineError(
         'ENGINE_CONTAINER_UNKNOWN',
@@ -242,6 +245,15 @@ export class RuntimeSession implements Session {
     return record;
   }
 
+  #removeReleased(): void {
+    for (const record of this.#released.values()) {
+      const work = this.#remove(record);
+      this.#releasing.add(work);
+      void work.finally(() => this.#releasing.delete(work)).catch(() => {});
+    }
+    this.#released.clear();
+  }
+
   async #remove(record: ContainerRecord): Promise<void> {
     await removeContainer(this.#layout, record);
     const opened = await this.#opened;
@@ -249,7 +261,9 @@ export class RuntimeSession implements Session {
   }
 
   #freeMountPoints(record: ContainerRecord): void {
-    const others = containerIds(this.#layout).filter((id) => id !== record.containerId);
+    const others = containerIds(this.#layout).filter(
+      (id) => id !== record.containerId && !this.#released.has(id),
+    );
     this.#shared.free(
       record.mounts,
       others.flatMap((id) => readRecord(this.#layout, id)?.mounts ?? []),

@@ -17,40 +17,82 @@ export interface Resolved {
 }
 
 export function resolveInside(root: string, path: string): Resolved {
-  const stack: { folder: Folder; name: string }[] = [];
-  let queue = parts(path);
-  let links = 0;
-  using base = Folder.open(root);
-  try {
-    while (queue.length > 0) {
-      const [name, ...rest] = queue as [string, ...string[]];
-      queue = rest;
+  using walk = Walk.to(root, path);
+  return { real: walk.real, missing: walk.missing };
+}
+
+/** A path followed as far as it exists, with the last folder of it open: what is missing can be made right there. */
+class Walk implements Disposable, Resolved {
+  readonly #base: Folder;
+  readonly #stack: { readonly folder: Folder; readonly name: string }[] = [];
+  /** What exists in the way of the rest, or as the end of the path, and is no folder. */
+  #file: string | undefined;
+  missing: readonly string[] = [];
+
+  private constructor(root: string) {
+    this.#base = Folder.open(root);
+  }
+
+  static to(root: string, path: string): Walk {
+    const walk = new Walk(root);
+    try {
+      walk.#follow(path);
+      return walk;
+    } catch (cause) {
+      walk[Symbol.dispose]();
+      throw cause;
+    }
+  }
+
+  get real(): readonly string[] {
+    const names = this.#stack.map((step) => step.name);
+    return this.#file === undefined ? names : [...names, this.#file];
+  }
+
+  /** The last folder that exists; the walk goes on owning it. */
+  get folder(): Folder {
+    return this.#stack.at(-1)?.folder ?? this.#base;
+  }
+
+  /** Makes folders below, each owned by `owner` and open afterwards. @throws ENOTDIR where a file is in the way */
+  make(names: readonly string[], owner: Owner): void {
+    if (this.#file !== undefined) this.folder.child(this.#file);
+    for (const name of names) this.#stack.push({ folder: this.folder.makeChild(name, 0o755, owner), name });
+  }
+
+  [Symbol.dispose](): void {
+    for (const step of this.#stack) step.folder[Symbol.dispose]();
+    this.#base[Symbol.dispose]();
+  }
+
+  #follow(path: string): void {
+    let queue = parts(path);
+    let links = 0;
+    for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
       if (name === '..') {
-        stack.pop()?.folder[Symbol.dispose]();
+        this.#stack.pop()?.folder[Symbol.dispose]();
         continue;
       }
-      const here = stack.at(-1)?.folder ?? base;
-      const found = here.stat(name);
-      const real = stack.map((step) => step.name);
-      if (found === undefined) return { real, missing: [name, ...queue] };
+      const found = this.folder.stat(name);
+      if (found === undefined) {
+        this.missing = [name, ...queue];
+        return;
+      }
       if (found.isSymbolicLink()) {
         links += 1;
         if (links > MAX_LINKS) throw Object.assign(new Error(`too many links: ${path}`), { code: 'ELOOP' });
-        const target = here.readLink(name);
-        if (target.startsWith('/')) while (stack.length > 0) stack.pop()?.folder[Symbol.dispose]();
+        const target = this.folder.readLink(name);
+        if (target.startsWith('/'))
+          while (this.#stack.length > 0) this.#stack.pop()?.folder[Symbol.dispose]();
         queue = [...parts(target), ...queue];
-        continue;
+      } else if (found.isDirectory()) {
+        this.#stack.push({ folder: this.folder.child(name), name });
+      } else {
+        this.#file = name;
+        this.missing = queue;
+        return;
       }
-      if (!found.isDirectory()) {
-        return queue.length === 0
-          ? { real: [...real, name], missing: [] }
-          : { real: [...real, name], missing: queue };
-      }
-      stack.push({ folder: here.child(name), name });
     }
-    return { real: stack.map((step) => step.name), missing: [] };
-  } finally {
-    for (const step of stack) step.folder[Symbol.dispose]();
   }
 }
 
@@ -70,15 +112,23 @@ export function readInside(root: string, path: string, maxBytes = 4 << 20): Buff
 }
 
 /** Makes a folder and those above it, links followed inside; existing ones stay as they are. */
-export function makeFolderInside(root: string, path: string, owner: Owner): readonly string[] {
-  const { real, missing } = resolveInside(root, path);
-  let folder = descendReal(root, real);
-  for (const name of missing) {
-    using above = folder;
-    folder = above.makeChild(name, 0o755, owner);
-  }
-  folder[Symbol.dispose]();
-  return [...real, ...missing];
+export function makeFolderInside(root: string, path: string, owner: Owner): void {
+  using walk = Walk.to(root, path);
+  walk.make(walk.missing, owner);
+}
+
+/** Makes what something is to be mounted on: a folder, or an empty file; what exists stays as it is. */
+export function makePointInside(
+  root: string,
+  path: string,
+  point: { readonly kind: 'folder' | 'file'; readonly owner: Owner; readonly parentOwner: Owner },
+): void {
+  using walk = Walk.to(root, path);
+  const name = walk.missing.at(-1);
+  if (name === undefined) return;
+  walk.make(walk.missing.slice(0, -1), point.parentOwner);
+  if (point.kind === 'folder') walk.make([name], point.owner);
+  else walk.folder.writeNew(name, new Uint8Array(), { ...point.owner, mode: 0o600 });
 }
 
 /** Writes a file into a tree, replacing what is there; links on the way are followed inside, at the end replaced. */
@@ -94,10 +144,10 @@ export function writeInside(
 ): void {
   const names = parts(path);
   const name = names.pop() as string;
-  const above = makeFolderInside(root, `/${names.join('/')}`, file.parentOwner);
-  using folder = descendReal(root, above);
-  folder.remove(name);
-  folder.writeNew(name, file.content, { ...file.owner, mode: file.mode });
+  using walk = Walk.to(root, `/${names.join('/')}`);
+  walk.make(walk.missing, file.parentOwner);
+  walk.folder.remove(name);
+  walk.folder.writeNew(name, file.content, { ...file.owner, mode: file.mode });
 }
 
 export function descendReal(root: string, real: readonly string[]): Folder {
