@@ -1,0 +1,176 @@
+// What the transfer benches share: an image of the size of real ones, a registry, and a clock that ends on disk.
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { createCipheriv } from 'node:crypto';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { buildImage } from '../../src/oci/image/index.ts';
+import type { VirtualFile } from '../../src/oci/layer/index.ts';
+import { hostPlatform } from '../../src/oci/names/index.ts';
+import { openStore } from '../../src/oci/store/index.ts';
+import type { BenchRow } from '../run.ts';
+
+export const run = promisify(execFile);
+
+const LAYERS = 5;
+const FILES = 27_000;
+const BYTES = 500e6;
+/** Of each file that does not compress: brings 500 MB to about 180 MB. */
+const NOISE = 0.33;
+
+/** The same bytes on every machine: many small files and a few large ones, as in real images. */
+export function* layerFiles(
+  layer: number,
+  size: { readonly files: number; readonly bytes: number } = {
+    files: FILES / LAYERS,
+    bytes: BYTES / LAYERS,
+  },
+): Generator<VirtualFile> {
+  const cipher = createCipheriv('aes-128-ctr', Buffer.alloc(16, layer + 1), Buffer.alloc(16));
+  const text = Buffer.from(
+    'the quick brown fox jumps over the lazy dog; pack my box with five dozen jugs\n'.repeat(20_000),
+  );
+  const mean = size.bytes / size.files;
+  for (let index = 0; index < size.files; index++) {
+    const draw = cipher.update(Buffer.alloc(4)).readUInt32LE(0) / 2 ** 32;
+    const length = Math.min(1_000_000, Math.round(-Math.log(1 - draw) * mean));
+    const noisy = Math.round(length * NOISE);
+    const content = Buffer.concat([cipher.update(Buffer.alloc(noisy)), text.subarray(0, length - noisy)]);
+    yield {
+      path: `opt/part${layer}/dir${index % 180}/file${index}`,
+      content,
+      mode: index % 9 === 0 ? 0o755 : 0o644,
+    };
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** Debian's docker-registry on loopback, storing below `directory`. */
+export async function startRegistry(
+  directory: string,
+): Promise<{ readonly host: string; readonly child: ChildProcess }> {
+  const port = await freePort();
+  const config = join(directory, 'registry.yml');
+  await writeFile(
+    config,
+    `version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: ${directory}/registry}}\nhttp: {addr: "127.0.0.1:${port}"}\n`,
+  );
+  const child = spawn('docker-registry', ['serve', config], { stdio: 'ignore' });
+  const host = `127.0.0.1:${port}`;
+  for (let tries = 0; tries < 200; tries++) {
+    const answers = await fetch(`http://${host}/v2/`).then(
+      (answer) => answer.ok,
+      () => false,
+    );
+    if (answers) return { host, child };
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error('docker-registry did not come up');
+}
+
+/** Puts an image of these layers at `image` in a registry. */
+export async function publish(
+  directory: string,
+  image: string,
+  layers: readonly { readonly files: Iterable<VirtualFile> }[] = Array.from(
+    { length: LAYERS },
+    (_, layer) => ({ files: layerFiles(layer) }),
+  ),
+): Promise<void> {
+  const made = join(directory, 'made');
+  {
+    await using store = await openStore({ directory: made });
+    const transfer = { signal: new AbortController().signal, emit: () => {} };
+    const platform = hostPlatform({ platform: process.platform, arch: process.arch });
+    const { size } = await buildImage(store, { layers, config: {}, reference: image, platform }, transfer);
+    console.error(`image: ${Math.round(size / 1e6)} MB packed`);
+  }
+  await run('skopeo', ['copy', '-q', '--dest-tls-verify=false', `oci:${made}:${image}`, `docker://${image}`]);
+  await rm(made, { recursive: true });
+}
+
+/** Resident bytes and CPU time of a process and all below it. */
+async function treeOf(pid: number): Promise<{ readonly resident: number; readonly cpuMs: number }> {
+  const found = new Map<number, { parent: number; resident: number; cpuMs: number }>();
+  for (const name of await readdir('/proc')) {
+    if (!/^[0-9]+$/.test(name)) continue;
+    const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => '');
+    const fields = stat
+      .slice(stat.lastIndexOf(')') + 2)
+      .split(' ')
+      .map(Number);
+    const [, parent = 0] = fields;
+    // proc_pid_stat(5): utime, stime, cutime, cstime in ticks of 10 ms; rss in pages.
+    const ticks = [11, 12, 13, 14].reduce((sum, at) => sum + (fields[at] ?? 0), 0);
+    found.set(Number(name), { parent, resident: (fields[21] ?? 0) * 4096, cpuMs: ticks * 10 });
+  }
+  const total = { resident: 0, cpuMs: 0 };
+  for (const [id, { resident, cpuMs }] of found) {
+    let at = id;
+    while (at !== pid && at > 1) at = found.get(at)?.parent ?? 0;
+    if (at !== pid) continue;
+    total.resident += resident;
+    total.cpuMs += cpuMs;
+  }
+  return total;
+}
+
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
+
+export function atMost(name: string, value: number, limit: number): BenchRow {
+  return { name, limit, value: Math.round(value * 1000) / 1000, met: value <= limit };
+}
+
+export function atLeast(name: string, value: number, limit: number): BenchRow {
+  return { name, limit, value: Math.round(value * 1000) / 1000, met: value >= limit };
+}
+
+export interface Timed {
+  /** Wall time with everything on disk at the end. */
+  readonly ms: number;
+  /** CPU time of the commands and their children, in ms. */
+  readonly cpuMs: number;
+  /** The most memory that the processes had at once, in bytes. */
+  readonly peak: number;
+}
+
+/** Runs commands one after the other, syncs `directory` and walks `walk`, if any. */
+export async function timed(
+  directory: string,
+  commands: readonly (readonly string[])[],
+  walk?: string,
+): Promise<Timed> {
+  await run('sync', []);
+  const start = performance.now();
+  let peak = 0;
+  let cpuMs = 0;
+  for (const [program, ...args] of commands) {
+    const child = spawn(program as string, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+    let over = false;
+    const code = new Promise<number | null>((resolve) => child.on('close', resolve)).finally(() => {
+      over = true;
+    });
+    let cpu = 0;
+    while (!over) {
+      const seen = await treeOf(child.pid ?? 0);
+      peak = Math.max(peak, seen.resident);
+      cpu = Math.max(cpu, seen.cpuMs);
+      await Promise.race([code, new Promise((resolve) => setTimeout(resolve, 50))]);
+    }
+    cpuMs += cpu;
+    if ((await code) !== 0) throw new Error(`${program} ended with ${await code}`);
+  }
+  await run('sync', ['-f', directory]);
+  if (walk !== undefined) await run('find', [walk, '-type', 'f', '-size', '-1']);
+  return { ms: performance.now() - start, cpuMs, peak };
+}
