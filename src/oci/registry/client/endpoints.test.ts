@@ -59,6 +59,13 @@ describe('rules', () => {
     ['a.b.corp.test:443/x', [rule('*.corp.test', { location: 'y.test' })], ['y.test/x']],
     ['corp.test/x', [rule('*.corp.test', { location: 'y.test' })], ['corp.test/x']],
     ['evilcorp.test/x', [rule('*.corp.test', { location: 'y.test' })], ['evilcorp.test/x']],
+    [
+      'a.corp.test/x',
+      [rule('*.corp.test', { location: 'y.test' }), rule('a.corp.test', { location: 'z.test' })],
+      ['z.test/x'],
+    ],
+    [`ghcr.io/a:1@${digestOf('')}`, [rule('ghcr.io/a:1', { location: 'y.test/b' })], ['y.test/b']],
+    ['ghcr.io/a:10', [rule('ghcr.io/a:1', { location: 'y.test/b' })], ['ghcr.io/a']],
     ['localhost:5000/x', [rule('localhost', { insecure: true })], ['insecure localhost:5000/x']],
     ['localhost:50001/x', [rule('localhost:5000', { insecure: true })], ['localhost:50001/x']],
     ['ghcr.io/a/b:1', [rule('ghcr.io/a/b:1', { insecure: true })], ['insecure ghcr.io/a/b']],

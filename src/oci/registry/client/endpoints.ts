@@ -85,11 +85,12 @@ function isFor(mirror: RegistryMirror, reference: Reference): boolean {
 }
 
 function ruleFor(reference: Reference, rules: readonly RegistryRule[]): RegistryRule | undefined {
-  const name = repositoryOf(reference);
   let best: RegistryRule | undefined;
   let longest = 0;
   for (const rule of rules) {
-    const length = matchedLength(rule.prefix, name, reference);
+    if (coveredBy(rule.prefix, reference) === 0) continue;
+    // The star stands for nothing that was written: the host itself goes before it.
+    const length = rule.prefix.replace(/^\*/, '').length;
     if (length <= longest) continue;
     best = rule;
     longest = length;
@@ -97,29 +98,28 @@ function ruleFor(reference: Reference, rules: readonly RegistryRule[]): Registry
   return best;
 }
 
-/** Characters of `name` that the prefix covers, ending at `/` or a port's `:`; 0 for no match. */
-function matchedLength(prefix: string, name: string, reference: Reference): number {
+/** Characters of the whole reference that the prefix covers, ending at `/`, `:` or `@`; 0 for no match. */
+function coveredBy(prefix: string, reference: Reference): number {
+  const host = reference.registry;
   if (prefix.startsWith('*.')) {
-    const [domain = '', ...path] = prefix.slice(1).split('/');
-    const host = reference.registry;
+    const domain = prefix.slice(1).toLowerCase();
     const bare = host.replace(/:\d+$/, '');
-    if (!bare.endsWith(domain.toLowerCase()) || bare.length === domain.length) return 0;
-    return matchedLength([host, ...path].join('/'), name, reference);
+    return bare.endsWith(domain) && bare.length > domain.length ? host.length : 0;
   }
-  const [host = '', ...path] = prefix.split('/');
-  const normal = [host.toLowerCase(), ...path].join('/');
-  if (normal === formatReference(reference)) return normal.length;
-  if (!name.startsWith(normal)) return 0;
-  const next = name[normal.length];
-  return next === undefined || next === '/' || next === ':' ? normal.length : 0;
+  const slash = prefix.indexOf('/');
+  const end = slash === -1 ? prefix.length : slash;
+  const normal = `${prefix.slice(0, end).toLowerCase()}${prefix.slice(end)}`;
+  const whole = formatReference(reference);
+  if (!whole.startsWith(normal)) return 0;
+  const next = whole[normal.length];
+  return next === undefined || '/:@'.includes(next) ? normal.length : 0;
 }
 
 function rewrite(reference: Reference, prefix: string | undefined, location: string | undefined): string {
   const name = repositoryOf(reference);
   if (prefix === undefined || location === undefined) return name;
-  // A wildcard covers the whole host; of a longer prefix what follows it is kept.
-  const covered = matchedLength(prefix, name, reference);
-  return `${location.replace(/\/+$/, '')}${name.slice(Math.min(covered, name.length))}`;
+  // A wildcard covers the whole host, a prefix may reach into the tag; what of the name follows is kept.
+  return `${location.replace(/\/+$/, '')}${name.slice(coveredBy(prefix, reference))}`;
 }
 
 function place(
