@@ -31,7 +31,7 @@ export async function chooseEngine(from: {
     : await loadEngine(settings.engine, surroundings);
 }
 
-async function dockerSocket(settings: Settings, host: Host): Promise<string> {
+export async function dockerSocket(settings: Settings, host: Host): Promise<string> {
   const { dockerEndpoint } = await import('../engine/docker/index.ts');
   const home = host.env.HOME;
   const configDirectory = host.env.DOCKER_CONFIG ?? (home === undefined ? undefined : join(home, '.docker'));

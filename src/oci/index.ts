@@ -10,9 +10,14 @@ export async function loadStore(): Promise<typeof import('./store/index.ts')> {
   return await import('./store/index.ts');
 }
 
-/** Pulling, pushing, importing and inspecting images. */
+/** Pulling, pushing, importing and inspecting images, and their algebra. */
 export async function loadImages(): Promise<typeof import('./image/index.ts')> {
   return await import('./image/index.ts');
+}
+
+/** Copying and checking images, from anywhere to anywhere: `copyImage`, `validateImage`. */
+export async function loadCopy(): Promise<typeof import('./copy/index.ts')> {
+  return await import('./copy/index.ts');
 }
 
 /** The tar codec, packing and unpacking. */

@@ -114,6 +114,16 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
       );
     case 'image.pulled':
       return info(`image ${escapeLine(event.reference)}: pulled ${shortDigest(event.digest)}`);
+    case 'image.copying':
+      return info(
+        `copying ${escapeLine(event.source)} to ${escapeLine(event.target)}: ${event.manifests} manifests, ${event.blobs} blobs, ${formatBytes(event.sizeBytes)}`,
+      );
+    case 'image.copied':
+      return info(`copied to ${escapeLine(event.target)}: ${shortDigest(event.digest)}`);
+    case 'blob.copied':
+      return info(
+        `blob ${shortDigest(event.digest)}: ${howCopied[event.how]}, ${formatBytes(event.sizeBytes)}`,
+      );
     case 'blob.progress':
       return debug(
         `blob ${shortDigest(event.digest)}: ${formatBytes(event.doneBytes)} of ${formatBytes(event.sizeBytes)}`,
@@ -149,6 +159,8 @@ const retryReasons: Readonly<Record<string, string>> = {
 function retryReason(reason: string): string {
   return retryReasons[reason] ?? escapeLine(reason);
 }
+
+const howCopied = { present: 'there already', mounted: 'mounted', copied: 'copied' } as const;
 
 /** An event of a room or version that this view does not know. */
 function unknownEvent(event: Event): EventLine {

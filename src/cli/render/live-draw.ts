@@ -1,7 +1,7 @@
 import { escapeLine } from '../../kernel/index.ts';
-import type { LiveImage, LiveState, LiveStep, Phase } from './live-state.ts';
+import type { LiveCopy, LiveImage, LiveState, LiveStep, Phase } from './live-state.ts';
 import { type Color, paint } from './style.ts';
-import { formatBytes, formatDuration } from './units.ts';
+import { formatBytes, formatDuration, shortDigest } from './units.ts';
 import { displayWidth, padEnd, truncate } from './width.ts';
 
 export interface Screen {
@@ -21,6 +21,8 @@ const marks: Readonly<Record<Phase, readonly [string, Color | undefined]>> = {
   failed: ['✗', 'red'],
 };
 
+const BAR = 20;
+
 /** The region's lines, none wider than the screen and all together lower than it. */
 export function drawLive(state: LiveState, nowMs: number, screen: Screen): string[] {
   const lines: string[] = [];
@@ -36,6 +38,9 @@ export function drawLive(state: LiveState, nowMs: number, screen: Screen): strin
   for (const image of openImages(state)) {
     lines.push(truncate(`↓ ${escapeLine(image.reference)}  ${pullText(state, image)}`, width));
   }
+  if (state.copy !== undefined) {
+    lines.push(...copyLines(state.copy, width, screen.rows - lines.length - 2));
+  }
   if (state.note !== undefined) {
     lines.push(paint(screen, 'yellow', truncate(escapeLine(state.note), width)));
   }
@@ -44,6 +49,22 @@ export function drawLive(state: LiveState, nowMs: number, screen: Screen): strin
 
 function openImages(state: LiveState): readonly LiveImage[] {
   return state.images.filter((image) => !image.isDone).slice(0, 4);
+}
+
+/** One bar a blob on its way; on a low screen the first of them. */
+function copyLines(copy: LiveCopy, width: number, room: number): string[] {
+  const title = justify(`↦ ${copy.target}`, `${copy.arrived} of ${copy.blobs} blobs`, width);
+  const bars = [...copy.moving].slice(0, Math.max(1, room - 1)).map(([digest, { doneBytes, sizeBytes }]) => {
+    const share = sizeBytes === 0 ? 1 : Math.min(1, doneBytes / sizeBytes);
+    const full = Math.floor(share * BAR);
+    const bar = `${'█'.repeat(full)}${'░'.repeat(BAR - full)}`;
+    const size = `${formatBytes(doneBytes)} of ${formatBytes(sizeBytes)}`;
+    return truncate(
+      `  ${shortDigest(digest)} ${bar} ${String(Math.floor(share * 100)).padStart(3)}%  ${size}`,
+      width,
+    );
+  });
+  return [title, ...bars];
 }
 
 /** With one image on its way all blobs are its own; with several, sizes alone are told and one sum at the last. */

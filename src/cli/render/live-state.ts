@@ -28,6 +28,13 @@ export interface LiveImage {
   readonly isDone: boolean;
 }
 
+export interface LiveCopy {
+  readonly target: string;
+  readonly blobs: number;
+  readonly arrived: number;
+  readonly moving: ReadonlyMap<string, { readonly doneBytes: number; readonly sizeBytes: number }>;
+}
+
 /** What the live view shows, as data: events go in, lines come out of `drawLive`. */
 export interface LiveState {
   readonly title: string;
@@ -36,6 +43,8 @@ export interface LiveState {
   readonly steps: readonly LiveStep[];
   readonly images: readonly LiveImage[];
   readonly blobs: ReadonlyMap<string, number>;
+  /** While images are copied: what is on its way, a bar each, and how many blobs have arrived. */
+  readonly copy: LiveCopy | undefined;
   /** What the user should know while it goes on, e.g. what a cancellation waits for. */
   readonly note: string | undefined;
 }
@@ -47,6 +56,7 @@ export const emptyLiveState: LiveState = {
   steps: [],
   images: [],
   blobs: new Map(),
+  copy: undefined,
   note: undefined,
 };
 
@@ -94,7 +104,20 @@ export function reduceLive(state: LiveState, raw: Event, nowMs: number): LiveSta
         images: state.images.map((i) => (i.reference === event.reference ? { ...i, isDone: true } : i)),
       };
     case 'blob.progress':
-      return { ...state, blobs: new Map(state.blobs).set(event.digest, event.doneBytes) };
+      return {
+        ...state,
+        blobs: new Map(state.blobs).set(event.digest, event.doneBytes),
+        ...(state.copy === undefined ? {} : { copy: moved(state.copy, event) }),
+      };
+    case 'image.copying':
+      return {
+        ...state,
+        copy: { target: event.target, blobs: event.blobs, arrived: 0, moving: new Map() },
+      };
+    case 'blob.copied':
+      return state.copy === undefined ? state : { ...state, copy: arrived(state.copy, event.digest) };
+    case 'image.copied':
+      return { ...state, copy: undefined };
     case 'run.finished':
       return { ...state, finished: { state: event.state, durationMs: event.durationMs }, note: undefined };
     case 'cancel.requested':
@@ -102,6 +125,19 @@ export function reduceLive(state: LiveState, raw: Event, nowMs: number): LiveSta
     default:
       return state;
   }
+}
+
+function moved(
+  copy: LiveCopy,
+  { digest, doneBytes, sizeBytes }: Extract<OciEvent, { type: 'blob.progress' }>,
+): LiveCopy {
+  return { ...copy, moving: new Map(copy.moving).set(digest, { doneBytes, sizeBytes }) };
+}
+
+function arrived(copy: LiveCopy, digest: string): LiveCopy {
+  const moving = new Map(copy.moving);
+  moving.delete(digest);
+  return { ...copy, moving, arrived: copy.arrived + 1 };
 }
 
 /** A step that the start did not announce is added at the end. */

@@ -69,6 +69,9 @@ const inRegion = new Set([
   'image.pulling',
   'image.pulled',
   'image.resolved',
+  'image.copying',
+  'image.copied',
+  'blob.copied',
   'cancel.requested',
 ]);
 

@@ -12,3 +12,7 @@ export function isIndexType(mediaType: string): boolean {
 export function isManifestType(mediaType: string): boolean {
   return mediaType === OCI_MANIFEST || mediaType === DOCKER_MANIFEST;
 }
+
+export function isIndex({ mediaType }: { readonly mediaType: string }): boolean {
+  return isIndexType(mediaType);
+}

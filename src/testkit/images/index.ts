@@ -96,3 +96,4 @@ export async function makeImage(store: Store, options: MakeImageOptions): Promis
 export { type StoreRegistry, type StoreRegistryOptions, storeRegistry } from './store-registry.ts';
 export { inPieces, rawHeader, type TarFile, tarFile, tarOf } from './tar.ts';
 export { recordingTransfer } from './transfer.ts';
+export { codeOf, fromTar, imageOf, type Made, made, merged, treeOf } from './values.ts';

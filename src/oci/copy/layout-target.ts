@@ -1,0 +1,199 @@
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { isSkycapError } from '../../kernel/index.ts';
+import { diskError, writeFileAtomic } from '../../kernel/system/index.ts';
+import { ociError } from '../errors.ts';
+import { isObject, type JsonObject, parseStrictJson } from '../image/json.ts';
+import { OCI_INDEX } from '../image/media-types.ts';
+import { ingestBlob, sizeOf } from '../store/ingest.ts';
+import { Layout } from '../store/layout.ts';
+import { acquireLock, type Lock } from '../store/lock.ts';
+import type { Descriptor } from '../types.ts';
+import { REF_NAME } from './layout-source.ts';
+import type { ImageTarget, ManifestPlace } from './types.ts';
+
+/** Folder in which what is not yet complete lies; gone when the copy is done. */
+const OWN = '.skycap-copy';
+
+/** A layout that other tools own too: nothing of ours stays in it. */
+class PlainLayout extends Layout {
+  override get ingest(): string {
+    return join(this.directory, OWN);
+  }
+  override get locks(): string {
+    return join(this.directory, OWN);
+  }
+}
+
+export interface LayoutTargetOptions {
+  readonly name: string;
+  readonly path: string;
+  readonly ref?: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * An OCI image layout in a folder (image-spec, image-layout.md), made where there is none. Images that it holds under
+ * other names stay. A copy that was killed goes on where it ended.
+ *
+ * @throws OCI_LAYOUT_INVALID where the folder holds something else; OCI_ARCHIVE_WRITE, DISK_FULL
+ */
+export async function layoutTarget(options: LayoutTargetOptions): Promise<ImageTarget> {
+  const layout = new PlainLayout(options.path);
+  await begin(layout, options.path);
+  const held = await guarded(layout, options);
+  return {
+    name: options.name,
+    hasManifest: async () => false,
+    async putBlob(descriptor, open, transfer) {
+      if ((await sizeOf(layout.blob(descriptor.digest))) === descriptor.size) return 'present';
+      await writing(
+        options.path,
+        ingestBlob(layout, descriptor, { ...transfer, open: async (at) => open(at) }),
+      );
+      return 'copied';
+    },
+    async putManifest({ descriptor, bytes }, place, transfer) {
+      const open = async (at: number): Promise<AsyncIterable<Uint8Array>> => once(bytes.subarray(at));
+      await writing(options.path, ingestBlob(layout, descriptor, { ...transfer, open }));
+      if (place.kind === 'child') return;
+      await writing(options.path, enter(layout, indexEntryOf(descriptor, place, options.ref)));
+    },
+    finish: async (root) => ({ digest: root.digest }),
+    async [Symbol.asyncDispose]() {
+      held[Symbol.dispose]();
+      await tidy(layout);
+    },
+  };
+}
+
+/** How an index.json names what was put there. */
+export function indexEntryOf(
+  descriptor: Descriptor,
+  place: ManifestPlace,
+  ref: string | undefined,
+): JsonObject {
+  const { mediaType, digest, size, artifactType } = descriptor;
+  const name = place.kind === 'tag' ? place.tag : place.kind === 'root' ? ref : undefined;
+  return {
+    mediaType,
+    digest,
+    size,
+    ...(artifactType === undefined ? {} : { artifactType }),
+    ...(name === undefined ? {} : { annotations: { [REF_NAME]: name } }),
+  };
+}
+
+async function begin(layout: Layout, path: string): Promise<void> {
+  const marker = await textOf(join(path, 'oci-layout'));
+  if (marker === undefined && !(await isEmptyOrNew(path))) {
+    throw ociError('OCI_LAYOUT_INVALID', `${path} holds something, and is no OCI image layout`, {
+      hint: 'name a new or empty folder',
+    });
+  }
+  if (marker !== undefined && versionOf(marker) !== '1.0.0') {
+    throw ociError('OCI_LAYOUT_INVALID', `${path} is a layout of another version than 1.0.0`, {
+      hint: 'name another folder',
+    });
+  }
+  if ((await textOf(join(path, 'skycap-store.json'))) !== undefined) {
+    throw ociError('OCI_LAYOUT_INVALID', `${path} is a store of Skycap`, {
+      hint: 'write store:NAME instead',
+    });
+  }
+  await writing(path, mkdir(layout.ingest, { recursive: true }));
+  await writing(path, mkdir(join(layout.blobs, 'sha256'), { recursive: true }));
+}
+
+async function isEmptyOrNew(path: string): Promise<boolean> {
+  try {
+    const names = await readdir(path);
+    return names.every((name) => name === OWN || name === 'blobs');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return true;
+    throw ociError('OCI_LAYOUT_INVALID', `${path} is not a folder that can be read (${code})`, {
+      hint: 'name another folder',
+      cause: error,
+    });
+  }
+}
+
+function versionOf(text: string): unknown {
+  try {
+    return (JSON.parse(text) as { readonly imageLayoutVersion?: unknown } | null)?.imageLayoutVersion;
+  } catch {
+    return undefined;
+  }
+}
+
+/** One copy at a time writes to a layout, so that none tidies away what another is writing. */
+async function guarded(layout: Layout, options: LayoutTargetOptions): Promise<Lock> {
+  return await acquireLock(join(layout.locks, 'lock'), { signal: options.signal });
+}
+
+/** The folder stays while it holds a partial blob that is worth going on with. */
+async function tidy(layout: Layout): Promise<void> {
+  const names = await readdir(layout.ingest).catch(() => [] as string[]);
+  if (names.some((name) => name.endsWith('.part'))) return;
+  await rm(layout.ingest, { recursive: true, force: true });
+}
+
+/** One entry a name; without one, one a digest. What else stands in the file stays. */
+async function enter(layout: Layout, entry: JsonObject): Promise<void> {
+  const text = await textOf(layout.index);
+  const before = text === undefined ? emptyIndex() : readIndex(layout, text);
+  const nameOf = (item: unknown): unknown =>
+    isObject(item) && isObject(item.annotations) ? item.annotations[REF_NAME] : undefined;
+  const name = nameOf(entry);
+  const others = (before.manifests as readonly unknown[]).filter((item) => {
+    const isSame = isObject(item) && item.digest === entry.digest;
+    return name === undefined ? nameOf(item) !== undefined || !isSame : nameOf(item) !== name;
+  });
+  const bytes = JSON.stringify({ ...before, manifests: [...others, entry] });
+  if (bytes !== text) await writeFileAtomic(layout.index, bytes, { mode: 0o644 });
+  // Last, for it is what makes the folder a layout.
+  const marker = join(layout.directory, 'oci-layout');
+  if ((await textOf(marker)) === undefined) {
+    await writeFileAtomic(marker, '{"imageLayoutVersion":"1.0.0"}', { mode: 0o644 });
+  }
+}
+
+function emptyIndex(): JsonObject {
+  return { schemaVersion: 2, mediaType: OCI_INDEX, manifests: [] };
+}
+
+function readIndex(layout: Layout, text: string): JsonObject {
+  const value = parseStrictJson(Buffer.from(text), 'index.json');
+  if (isObject(value) && Array.isArray(value.manifests)) return value;
+  throw ociError('OCI_LAYOUT_INVALID', `${layout.index} is damaged`, { hint: 'name another folder' });
+}
+
+async function textOf(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw error;
+  }
+}
+
+/** Faults of the target's file system as a coded error. */
+export async function writing<T>(path: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    const coded = diskError(error, path);
+    const { code } = error as NodeJS.ErrnoException;
+    if (isSkycapError(coded) || typeof code !== 'string') throw coded;
+    throw ociError('OCI_ARCHIVE_WRITE', `${path} cannot be written (${code})`, {
+      hint: `check that ${dirname(path)} is a folder that you may write to`,
+      cause: error,
+    });
+  }
+}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield bytes;
+}
