@@ -19,6 +19,7 @@ import {
   outputsPath,
   readOnlyFile,
   scriptPath,
+  visibleCarriedFiles,
   visibleOutputs,
   visibleParameters,
   workspacePath,
@@ -61,7 +62,7 @@ export function bind(plan: Plan, step: PlanStep, known: Known): BoundStep {
     ...describingFiles(plan, step, { known, with: inputs?.value }),
     ...inputFiles(step, known),
     ...locatedFiles(plan, step, known),
-    ...known.carriedFiles,
+    ...visibleCarriedFiles(plan, step, known),
     ...command.files,
   ];
   return {

@@ -8,10 +8,29 @@ export const outputsPath = '/cnab/app/outputs';
 export const inputsPath = '/cnab/app/inputs';
 export const scriptPath = '/cnab/step';
 
+/** An output's path as the container sees it. */
+export function containerPath(path: string): string {
+  return path.startsWith('/') ? path : `${workspacePath}/${path}`;
+}
+
 /** Outputs that a step sees: the plain ones, and the sensitive ones that it names or uses. */
 export function visibleOutputs(step: PlanStep, known: Known): ReadonlyMap<string, KnownValue> {
   const named = new Set([...step.sees.outputs, ...step.sees.inputs]);
   return new Map([...known.outputs].filter(([name, value]) => !value.sensitive || named.has(name)));
+}
+
+/**
+ * Files outside the workspace that earlier containers left. One that is a sensitive output goes only to steps that
+ * may see the output.
+ */
+export function visibleCarriedFiles(plan: Plan, step: PlanStep, known: Known): readonly ContainerFile[] {
+  const named = new Set([...step.sees.outputs, ...step.sees.inputs]);
+  const hidden = new Set(
+    plan.outputs
+      .filter((output) => output.sensitive && !named.has(output.name))
+      .flatMap(({ path }) => (path === undefined ? [] : [containerPath(path)])),
+  );
+  return known.carriedFiles.filter(({ path }) => !hidden.has(path));
 }
 
 export function visibleParameters(step: PlanStep, known: Known): ReadonlyMap<string, KnownValue> {

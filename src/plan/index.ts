@@ -1,7 +1,7 @@
 export { type BoundStep, bind, isWorkspaceParameter } from './bind.ts';
 export { checkGivenValues } from './check-values.ts';
 export { planError } from './errors.ts';
-export { inputsPath, outputsPath, workspacePath } from './files.ts';
+export { containerPath, inputsPath, outputsPath, workspacePath } from './files.ts';
 export type * from './known.ts';
 export { makePlan, type PlanRequest, usedImages } from './make-plan.ts';
 export type * from './types.ts';

@@ -1,6 +1,7 @@
 import type { CollectedFile, ContainerFile, Session } from '../engine/index.ts';
 import { isSkycapError, type SkycapError } from '../kernel/index.ts';
 import {
+  containerPath,
   type KnownValue,
   outputsPath,
   type Plan,
@@ -21,11 +22,6 @@ export interface CollectedOutputs {
   readonly changed: readonly ContainerFile[];
   /** The first output that could not be had. */
   readonly error?: SkycapError;
-}
-
-/** An output's path as the container sees it. */
-export function containerPath(path: string): string {
-  return path.startsWith('/') ? path : `${workspacePath}/${path}`;
 }
 
 export function isInWorkspace(path: string): boolean {

@@ -5,9 +5,9 @@ import {
   type Redactor,
   type SkycapError,
 } from '../kernel/index.ts';
-import type { KnownValue, PlanStep } from '../plan/index.ts';
+import { containerPath, type KnownValue, type PlanStep } from '../plan/index.ts';
 import type { RunState, StepState } from '../state/index.ts';
-import { containerPath, isInWorkspace } from './collect.ts';
+import { isInWorkspace } from './collect.ts';
 import { runError } from './errors.ts';
 import { outputValue } from './extract.ts';
 import { maskValue } from './masking.ts';

@@ -6,7 +6,6 @@ import {
   bind,
   type Known,
   type KnownValue,
-  type Plan,
   type PlanStep,
 } from '../plan/index.ts';
 import type { AttemptRecord, StepRecord, StepState } from '../state/index.ts';

@@ -365,16 +365,22 @@ parameters:
   - {name: secret, type: string, sensitive: true}
 outputs:
   - {name: made, type: string, sensitive: true}
+  - {name: key, type: string, sensitive: true, path: /data/key}
+  - {name: note, type: string, path: /data/note}
 install:
 ${step('image', '')}${step('none', '    credentials: []\n    parameters: []\n')}${step('named', '    credentials: [other]\n')}${step('all', '    credentials: all\n    parameters: all\n')}${step('bare-of-all', '')}${step('bare-uses', '', "; : '${ bundle.credentials.other }'").replace(/action: .*/, `action: {command: [sh, -c, 'echo "<$PLAIN> <$TOKEN> <$OTHER> <$SECRET>"', "\${ bundle.credentials.other }", "\${ bundle.parameters.secret }"]}`)}  - id: makes
     description: Makes
-    invoke: {name: bare, action: {command: [sh, -c, 'printf made-here > /cnab/app/outputs/made']}}
+    invoke: {name: bare, action: {command: [sh, -c, 'printf made-here > /cnab/app/outputs/made; mkdir /data; printf k3y > /data/key; printf n > /data/note']}}
   - id: blind
     description: Blind
-    invoke: {name: bare, action: {command: [sh, -c, 'grep -c made-here /cnab/context.json /cnab/claim.json; echo looked']}}
+    invoke: {name: bare, action: {command: [sh, -c, 'grep -c made-here /cnab/context.json /cnab/claim.json; test ! -e /data/key && test -e /data/note && echo looked']}}
   - id: reads
     description: Reads
     invoke: {name: bare, action: {command: [sh, -c, 'test "$0" = made-here && echo got-it', "\${ bundle.outputs.made }"]}}
+  - id: opens
+    description: Opens
+    inputs: [key]
+    invoke: {name: bare, action: {command: [sh, -c, 'test "$(cat /data/key)" = k3y && echo has-key']}}
 `);
     writeFileSync(join(cwd, '../s'), 'a-secret');
     const ran = await world.skycap(
@@ -402,7 +408,9 @@ ${step('image', '')}${step('none', '    credentials: []\n    parameters: []\n')}
     });
     expect(ran.stderr).toMatch(/blind \| .*claim\.json:0/);
     expect(ran.stderr).toMatch(/blind \| .*context\.json:0/);
+    expect(ran.stderr).toContain('blind | looked');
     expect(ran.stderr).toContain('reads | got-it');
+    expect(ran.stderr).toContain('opens | has-key');
   });
 
   it('B82 refuses a credential that no step sees; --fix adds what expressions prove and removes nothing', async () => {
