@@ -8,6 +8,7 @@ import { buildImage } from '../src/oci/image/index.ts';
 import { hostPlatform } from '../src/oci/names/index.ts';
 import { openStore } from '../src/oci/store/index.ts';
 import type { BenchRow } from './run.ts';
+import { buildLibrary } from './support/library.ts';
 import {
   atLeast,
   atMost,
@@ -26,6 +27,7 @@ const PUSH = child('push-child');
 const ROUNDS = 3;
 
 export async function bench(): Promise<readonly BenchRow[]> {
+  buildLibrary();
   const directory = await mkdtemp(join(tmpdir(), 'skycap-bench-'));
   const { host, child: registry } = await startRegistry(directory);
   try {

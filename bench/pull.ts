@@ -5,12 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { BenchRow } from './run.ts';
+import { buildLibrary } from './support/library.ts';
 import { atMost, median, publish, run, startRegistry, timed } from './support/peers.ts';
 
 const CHILD = fileURLToPath(new URL('support/pull-child.ts', import.meta.url));
 const ROUNDS = 3;
 
 export async function bench(): Promise<readonly BenchRow[]> {
+  buildLibrary();
   const directory = await mkdtemp(join(tmpdir(), 'skycap-bench-'));
   const { host, child } = await startRegistry(directory);
   const image = `${host}/bench/five:1`;

@@ -1,13 +1,14 @@
 // One push in a process of its own. Arguments: store folder, reference in the store, reference at the registry.
-import { pushImage } from '../../src/oci/image/index.ts';
-import { createRegistryClient } from '../../src/oci/registry/client/index.ts';
-import { openStore } from '../../src/oci/store/index.ts';
+import { shippedLibrary } from './library.ts';
 
 const [directory, reference, target] = process.argv.slice(2) as [string, string, string];
+const { loadImages, loadRegistryClient, loadStore } = await shippedLibrary();
+const [{ pushImage }, { createRegistryClient }, { openStore }] = await Promise.all([
+  loadImages(),
+  loadRegistryClient(),
+  loadStore(),
+]);
 await using store = await openStore({ directory });
 await using registry = createRegistryClient({});
-await pushImage(registry, store, reference, {
-  target,
-  signal: new AbortController().signal,
-  emit: () => {},
-});
+const signal = new AbortController().signal;
+await pushImage(registry, store, reference, { target, signal, emit: () => {} });
