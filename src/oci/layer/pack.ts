@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { createGzip, createZstdCompress } from 'node:zlib';
+import { createZstdCompress } from 'node:zlib';
 import { ociError } from '../errors.ts';
+import { blockGzip } from './block-gzip.ts';
 import type { Compression } from './compression.ts';
 import { type TarEntry, toBytes } from './entry.ts';
 import { tarEnvironment } from './gnu-tar.ts';
@@ -138,7 +139,10 @@ const MEDIA_TYPES: Readonly<Record<Compression, string>> = {
   zstd: 'application/vnd.oci.image.layer.v1.tar+zstd',
 };
 
-/** Compresses a layer tar and takes its diffID on the way. Equal input gives equal bytes for one version of zlib. */
+/**
+ * Compresses a layer tar on all cores and takes its diffID on the way. Equal input gives equal bytes for one version
+ * of zlib.
+ */
 export function compressLayer(
   tar: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   kind: Compression,
@@ -150,18 +154,14 @@ export function compressLayer(
       yield chunk;
     }
   }
-  const encoder =
-    kind === 'gzip' ? createGzip({ level: 6 }) : kind === 'zstd' ? createZstdCompress() : undefined;
-  const bytes = encoder === undefined ? tap() : compressed(tap(), encoder);
+  const bytes = kind === 'gzip' ? blockGzip(tap()) : kind === 'zstd' ? zstd(tap()) : tap();
   return { mediaType: MEDIA_TYPES[kind], bytes, diffId: () => `sha256:${hash.digest('hex')}` };
 }
 
-async function* compressed(
-  source: AsyncIterable<Uint8Array>,
-  encoder: NodeJS.ReadWriteStream & { destroy(error?: Error): unknown },
-): AsyncGenerator<Uint8Array> {
+async function* zstd(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const encoder = createZstdCompress();
   const input = Readable.from(source, { objectMode: false });
   input.on('error', (error) => encoder.destroy(error));
   input.pipe(encoder);
-  for await (const chunk of encoder) yield chunk as unknown as Uint8Array;
+  for await (const chunk of encoder) yield chunk as Uint8Array;
 }
