@@ -259,6 +259,11 @@ describe('Bearer', () => {
     ['nothing', { body: '{}' }, 'REGISTRY_AUTH_INVALID'],
     ['a token that would split the header', { body: '{"token":"a\\r\\nx: y"}' }, 'REGISTRY_AUTH_INVALID'],
     ['an endless answer', { endless: true }, 'REGISTRY_ANSWER_TOO_LARGE'],
+    [
+      'a token in more than a mebibyte',
+      { body: JSON.stringify({ token: 't1', pad: 'x'.repeat(2 ** 20) }) },
+      'REGISTRY_ANSWER_TOO_LARGE',
+    ],
     ['a redirect', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }, 'REGISTRY_ANSWER_INVALID'],
   ] as const;
   it.each(ANSWERS)(

@@ -274,6 +274,7 @@ location = "main.test"
   it('R56 stands behind this program’s own files, the user’s in place of the machine’s, a named one before both', async () => {
     const files = {
       'etc/containers/registries.conf': `${registry('a.test', 'machine.test')}${registry('b.test', 'machine.test')}`,
+      'etc/containers/registries.conf.d/more.conf': registry('d.test', 'machine-drop-in.test'),
       'etc/skycap/config.yaml': 'registries: [{prefix: b.test, location: skycap.test}]',
     };
     const both = await rulesOf(files);
@@ -284,9 +285,10 @@ location = "main.test"
     const dropIn = await rulesOf({
       'home/.config/containers/registries.conf.d/mine.conf': registry('a.test', 'drop-in.test'),
     });
-    expect([addresses('a.test/x', dropIn), addresses('b.test/x', dropIn)]).toEqual([
-      ['drop-in.test/x'],
-      ['skycap.test/x'],
+    expect(['a', 'b', 'd'].map((name) => addresses(`${name}.test/x`, dropIn)[0])).toEqual([
+      'drop-in.test/x',
+      'skycap.test/x',
+      'machine-drop-in.test/x',
     ]);
     await writeFile(join(root, 'named.conf'), registry('c.test', 'named.test'));
     const named = await rulesOf({}, { CONTAINERS_REGISTRIES_CONF: join(root, 'named.conf') });
@@ -298,9 +300,11 @@ location = "main.test"
     const mine = await rulesOf({
       'home/.config/containers/registries.conf': registry('c.test', 'user.test'),
     });
-    expect([addresses('c.test/x', mine), addresses('a.test/x', mine)]).toEqual([
-      ['user.test/x'],
-      ['a.test/x'],
+    expect(['a', 'b', 'c', 'd'].map((name) => addresses(`${name}.test/x`, mine)[0])).toEqual([
+      'a.test/x',
+      'skycap.test/x',
+      'user.test/x',
+      'd.test/x',
     ]);
   });
 
