@@ -2,7 +2,13 @@ export type { DescribedImage, ImageAccess } from './access.ts';
 export { type BuildInputs, baseImages } from './build-inputs.ts';
 export { imagesError } from './errors.ts';
 export { lockFacts } from './facts.ts';
-export { type ImageInterface, interfaceLabel, interfaceProblem, readInterface } from './interface.ts';
+export {
+  type ImageInterface,
+  interfaceLabel,
+  interfaceProblem,
+  parseInterface,
+  readInterface,
+} from './interface.ts';
 export {
   emptyLock,
   formatLock,

@@ -21,15 +21,19 @@ const known = ['description', 'tools', 'inputs', 'required', 'outputs', 'credent
 /** The label of a verified config; undefined where the image has none. @throws IMAGE_INTERFACE */
 export function readInterface(image: Pick<PinnedImage, 'reference' | 'config'>): ImageInterface | undefined {
   const label = image.config.labels[interfaceLabel];
-  if (label === undefined) return undefined;
+  return label === undefined ? undefined : parseInterface(image.reference, label);
+}
+
+/** The text of the label, of the image `reference`. @throws IMAGE_INTERFACE */
+export function parseInterface(reference: string, label: string): ImageInterface {
   let value: unknown;
   try {
     value = JSON.parse(label);
   } catch (cause) {
-    throw invalid(image.reference, 'is no JSON', cause);
+    throw invalid(reference, 'is no JSON', cause);
   }
   const problem = interfaceProblem(value);
-  if (problem !== undefined) throw invalid(image.reference, problem);
+  if (problem !== undefined) throw invalid(reference, problem);
   return value as ImageInterface;
 }
 

@@ -43,7 +43,10 @@ export function createImageAccess(
       const reference = parseReference(text);
       const { pinnedFromStore, pullImage } = await loadImages();
       const present = await pinnedFromStore(store, reference, platform);
-      return present ?? (await pullImage(await registry(), store, reference, { platform, ...options }));
+      // A name keeps it from a prune; a pull of what is there gives it one and asks no registry.
+      const named = await store.resolve(formatReference(reference));
+      if (present !== undefined && named?.digest === present.digest) return present;
+      return await pullImage(await registry(), store, reference, { platform, ...options });
     },
   };
 }

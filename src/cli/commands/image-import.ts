@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { kernelError } from '../../kernel/index.ts';
+import { isSkycapError, kernelError, SkycapError } from '../../kernel/index.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import type { Command } from '../types.ts';
@@ -49,13 +49,7 @@ export const command: Command = {
   ],
   async run({ flags, arguments: [given, name] }, context) {
     const path = resolve(context.host.cwd, given as string);
-    const found = await stat(path).catch(() => undefined);
-    if (found === undefined || !(found.isDirectory() || found.isFile())) {
-      throw kernelError('FILE_UNREADABLE', `there is no folder or archive ${path}`, {
-        hint: 'check the path',
-        place: { file: path },
-      });
-    }
+    const kind = await kindOf(path);
     const workdir = flags.string('workdir');
     if (workdir !== undefined && !workdir.startsWith('/')) {
       throw usage(
@@ -65,11 +59,13 @@ export const command: Command = {
     }
     const user = flags.string('user');
     pairs(flags.list('env'), '--env');
+    const labels = pairs(flags.list('label'), '--label');
+    await checkInterface(name as string, labels);
     const config = {
       entrypoint: flags.list('entrypoint'),
       cmd: flags.list('cmd'),
       env: flags.list('env'),
-      labels: pairs(flags.list('label'), '--label'),
+      labels,
       ...(user === undefined ? {} : { user }),
       ...(workdir === undefined ? {} : { workingDir: workdir }),
     };
@@ -79,13 +75,15 @@ export const command: Command = {
     const image = await importRootfs(
       await rooms.store(),
       {
-        ...(found.isDirectory() ? { folder: path } : { tar: path }),
+        ...(kind === 'folder' ? { folder: path } : { tar: path }),
         config,
         reference: name as string,
         platform: platformOf(flags),
       },
       { signal, emit },
-    );
+    ).catch((error: unknown) => {
+      throw importFault(error, path);
+    });
     await context.result({
       data: { reference: image.reference, digest: image.digest, sizeBytes: image.size },
       text: () => `${image.reference}@${image.digest}\n`,
@@ -93,3 +91,43 @@ export const command: Command = {
     return 0;
   },
 };
+
+const whatToGive =
+  'give a folder that becomes the root, or a tar archive of one, plain or packed by gzip or zstd';
+
+/** @throws FILE_UNREADABLE for what is neither folder nor file: a device would be read without end */
+async function kindOf(path: string): Promise<'folder' | 'archive'> {
+  const unreadable = (what: string, hint: string): Error =>
+    kernelError('FILE_UNREADABLE', `${path} ${what}`, { hint, place: { file: path } });
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined) throw unreadable('is not there', 'check the path');
+  if (found.isDirectory()) return 'folder';
+  if (!found.isFile()) throw unreadable('is neither a folder nor a file', whatToGive);
+  if (found.size === 0) throw unreadable('is empty, so it is no tar archive', whatToGive);
+  return 'archive';
+}
+
+/** A step with `with:` would fail on it only much later. */
+async function checkInterface(name: string, labels: Readonly<Record<string, string>>): Promise<void> {
+  const { interfaceLabel, parseInterface } = await import('../../images/index.ts');
+  const label = labels[interfaceLabel];
+  if (label !== undefined) parseInterface(name, label);
+}
+
+/** What is wrong is the file that was named, not an image of somebody else. */
+function importFault(error: unknown, path: string): unknown {
+  if (isSkycapError(error, 'OCI_LAYER_INVALID')) {
+    return new SkycapError(error.code, error.exitCode, `${path} cannot be imported: ${error.message}`, {
+      hint: whatToGive,
+      place: { file: path },
+      cause: error,
+    });
+  }
+  const { syscall, message } = error as { readonly syscall?: unknown; readonly message?: string };
+  if (isSkycapError(error) || (syscall !== 'read' && syscall !== 'open')) return error;
+  return kernelError('FILE_UNREADABLE', `${path} cannot be read: ${message ?? ''}`, {
+    hint: 'check the rights of the file and the disk',
+    place: { file: path },
+    cause: error,
+  });
+}

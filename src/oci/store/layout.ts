@@ -126,7 +126,7 @@ async function openOrMake(layout: Layout): Promise<Layout> {
   const { acquireLock } = await import('./lock.ts');
   using _lock = await acquireLock(layout.storeLock, {
     signal: new AbortController().signal,
-    timeoutMs: 60_000,
+    timeoutMs: 30_000,
   });
   if (!(await exists(layout.index))) await writeFileAtomic(layout.index, EMPTY_INDEX, { mode: 0o644 });
   step('store.index');

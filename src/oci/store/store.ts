@@ -28,7 +28,7 @@ import { readTags, removeTag, writeTag } from './tags.ts';
 import { type Shape, Unpacker } from './unpacking.ts';
 
 const MAX_SMALL = 8 * 2 ** 20;
-const LOCK_TIMEOUT_MS = 60_000;
+const LOCK_TIMEOUT_MS = 30_000;
 const NEVER = new AbortController().signal;
 
 export interface OpenStoreOptions {
