@@ -1,13 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerExit, ContainerFile, ContainerRun } from '../engine/index.ts';
 import { failpoint, isSkycapError, type Redactor, type SkycapError } from '../kernel/index.ts';
-import {
-  type BoundStep,
-  bind,
-  type Known,
-  type KnownValue,
-  type PlanStep,
-} from '../plan/index.ts';
+import { type BoundStep, bind, type Known, type KnownValue, type PlanStep } from '../plan/index.ts';
 import type { AttemptRecord, StepRecord, StepState } from '../state/index.ts';
 import { type CollectedOutputs, collectOutputs, mergeCarried, pathsOutside } from './collect.ts';
 import { runError } from './errors.ts';

@@ -40,11 +40,15 @@ export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | un
     case 'cancelled':
       return runError('RUN_CANCELLED', `step ${step.id} was cancelled`, { details });
     case 'unknown':
-      return runError('STEP_UNKNOWN', `nothing tells how step ${step.id} ended`, {
+      return runError('STEP_UNKNOWN', `nothing tells how step ${step.id} ended${because(exit)}`, {
         details,
         hint: `look at what it changed, then go on with --resume --rerun ${step.id}`,
       });
   }
+}
+
+function because({ message }: ContainerExit): string {
+  return message === undefined ? '' : `: ${message}`;
 }
 
 /** As it is written in a bundle. */
