@@ -20,6 +20,10 @@ const MAX_FRUITLESS = 5;
 const FINAL = new Set(['CANCELLED', 'DISK_FULL', 'OCI_BLOB_CORRUPT']);
 const READ_CHUNK = 1 << 20;
 const PROGRESS_BYTES = 1 << 20;
+/** One system call for so much: networks bring pieces of 64 KiB, and handing each to the thread pool costs more. */
+const WRITE_BYTES = 1 << 20;
+/** writev(2) takes 1024 pieces. */
+const WRITE_PIECES = 512;
 
 export async function sizeOf(path: string): Promise<number | undefined> {
   try {
@@ -107,9 +111,13 @@ class Transfer {
   readonly #blob: Descriptor;
   readonly #options: TransferOptions;
   #digester: Digester;
+  /** Bytes that came and are in the digest. */
   #done = 0;
   #resumed = false;
   #told = 0;
+  #gathered: Uint8Array[] = [];
+  #gatheredBytes = 0;
+  #writing: Promise<void> = Promise.resolve();
 
   constructor(handle: FileHandle, blob: Descriptor, options: TransferOptions) {
     this.#handle = handle;
@@ -132,6 +140,7 @@ class Transfer {
   async run(open: Opener): Promise<void> {
     for (;;) {
       await this.#fetch(open);
+      await this.#flush();
       if (this.#digester.digest() === this.#blob.digest) return;
       // Bytes of an earlier try may be bad though those of this one are good.
       if (!this.#resumed) throw corrupt(this.#blob.digest, 'the bytes that came have another digest');
@@ -140,6 +149,7 @@ class Transfer {
   }
 
   async #restart(): Promise<void> {
+    await this.#flush();
     await this.#handle.truncate(0);
     this.#digester = createDigester(digestParts(this.#blob.digest).algorithm);
     this.#done = 0;
@@ -176,7 +186,10 @@ class Transfer {
       for (;;) {
         if (signal.aborted) throw kernelError('CANCELLED', 'cancelled while a blob came in');
         const next = await this.#next(iterator);
-        if (typeof next === 'string') return next;
+        if (typeof next === 'string') {
+          await this.#flush();
+          return next;
+        }
         await this.#take(next);
       }
     } finally {
@@ -201,17 +214,48 @@ class Transfer {
       throw corrupt(this.#blob.digest, `more than the announced ${this.#blob.size} bytes came`);
     }
     this.#digester.update(chunk);
-    let at = 0;
-    while (at < chunk.length) {
-      const { bytesWritten } = await this.#handle.write(chunk, at, chunk.length - at, this.#done + at);
-      at += bytesWritten;
-    }
-    step('blob.write');
     this.#done += chunk.length;
+    this.#gathered.push(chunk);
+    this.#gatheredBytes += chunk.length;
+    if (this.#gatheredBytes >= WRITE_BYTES || this.#gathered.length >= WRITE_PIECES) await this.#write();
     if (this.#done - this.#told < PROGRESS_BYTES && this.#done < this.#blob.size) return;
     this.#told = this.#done;
     const { digest, size: sizeBytes } = this.#blob;
     this.#options.emit({ type: 'blob.progress', digest, doneBytes: this.#done, sizeBytes });
+  }
+
+  /** Hands over what is gathered and waits only for what was handed over before: more comes in meanwhile. */
+  async #write(): Promise<void> {
+    await this.#writing;
+    const pieces = this.#gathered;
+    if (pieces.length === 0) return;
+    const position = this.#done - this.#gatheredBytes;
+    this.#gathered = [];
+    this.#gatheredBytes = 0;
+    step('blob.write');
+    this.#writing = writeAll(this.#handle, pieces, position);
+    // Whoever writes next, or ends, gets the error.
+    this.#writing.catch(() => {});
+  }
+
+  async #flush(): Promise<void> {
+    await this.#write();
+    await this.#writing;
+  }
+}
+
+/** Pieces one after the other from `position` on. */
+async function writeAll(handle: FileHandle, pieces: readonly Uint8Array[], position: number): Promise<void> {
+  let at = position;
+  for (let rest = [...pieces]; rest.length > 0; ) {
+    const { bytesWritten } = await handle.writev(rest, at);
+    at += bytesWritten;
+    let left = bytesWritten;
+    rest = rest.flatMap((piece) => {
+      const skip = Math.min(left, piece.length);
+      left -= skip;
+      return skip === piece.length ? [] : [piece.subarray(skip)];
+    });
   }
 }
 
