@@ -1,39 +1,33 @@
-import { execFile } from 'node:child_process';
+// To a mounted root of which every entry was looked at: layers as file-system images against layers as folders (from
+// the registry, and from blobs that are there), and against the tools that people use. Empty stores, alternating,
+// everything on disk at the end. Needs docker, podman, docker-registry, skopeo and umoci, and root.
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { mountBinaries } from '../src/engine/oci-runtime/init/binary.ts';
 import type { BenchRow } from './run.ts';
-import { atMost, median, publish, startRegistry, timed } from './support/peers.ts';
+import { buildLibrary } from './support/library.ts';
+import { atMost, median, publish, run, startRegistry, type Timed, timed } from './support/peers.ts';
 
-const run = promisify(execFile);
 const CHILD = fileURLToPath(new URL('support/root-child.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('support/usable-root.sh', import.meta.url));
+const ROUNDS = 3;
 
-/**
- * To a mounted root of which every entry was looked at: layers as file-system images against layers as folders (from
- * the registry, and from blobs that are there), docker, and skopeo with umoci. Empty stores, alternating, each ending
- * after syncfs. Needs docker, docker-registry, skopeo and umoci, and root.
- */
-export async function bench(options: { readonly rounds?: number } = {}): Promise<readonly BenchRow[]> {
+export async function bench(): Promise<readonly BenchRow[]> {
+  buildLibrary();
   const directory = await mkdtemp(join(tmpdir(), 'skycap-bench-'));
   const { host, child } = await startRegistry(directory);
   const image = `${host}/bench/five:1`;
   const mounter = join(directory, 'mount');
   await writeFile(mounter, Buffer.from(mountBinaries[process.arch] as string, 'base64'));
   await chmod(mounter, 0o755);
-  const times = new Map<string, number[]>();
-  const peaks = new Map<string, number>();
-  const note = (name: string, { ms, peak }: { readonly ms: number; readonly peak: number }): void => {
-    times.set(name, [...(times.get(name) ?? []), Math.round(ms)]);
-    peaks.set(name, Math.max(peaks.get(name) ?? 0, peak));
-  };
-  const of = (name: string): number => median(times.get(name) ?? []);
+  const times = new Map<string, Timed[]>();
+  const note = (name: string, took: Timed): void => void times.set(name, [...(times.get(name) ?? []), took]);
+  const wall = (name: string): number => median((times.get(name) ?? []).map(({ ms }) => ms));
   try {
     await publish(directory, image);
-    for (let round = 0; round < (options.rounds ?? 3); round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       const work = join(directory, `round${round}`);
       await mkdir(work);
       const paths = join(work, 'paths');
@@ -50,42 +44,54 @@ export async function bench(options: { readonly rounds?: number } = {}): Promise
             paths,
             mode,
           ];
-          if (from === 'store') await timed(directory, [ours('pull')]);
+          if (from === 'store') await timed(directory, [ours('blobs')]);
           note(`${form}, ${from}`, await timed(directory, [ours(from), root]));
           await rm(store, { recursive: true });
         }
       }
-      note('docker', await timed(directory, [['docker', 'pull', '-q', image]]));
-      await run('docker', ['rmi', '-f', image]);
-      const layout = join(work, 'layout');
-      note(
-        'skopeo and umoci',
-        await timed(directory, [
-          ['skopeo', 'copy', '-q', '--src-tls-verify=false', `docker://${image}`, `oci:${layout}:1`],
-          ['umoci', 'unpack', '--image', `${layout}:1`, join(work, 'bundle')],
-        ]),
-      );
+      for (const [name, took] of Object.entries(await peers(directory, work, image))) note(name, took);
       await rm(work, { recursive: true, force: true });
-      console.error(round, Object.fromEntries(times));
     }
-    console.error('most memory of the process tree, bytes', Object.fromEntries(peaks));
+    const megabytes = (name: string): number =>
+      Math.max(...(times.get(name) ?? []).map(({ peak }) => peak)) / 1e6;
+    for (const [name, took] of times)
+      console.error(
+        name,
+        took.map(({ ms }) => Math.round(ms)),
+        megabytes(name),
+      );
+    const erofs = wall('erofs, registry');
     return [
+      atMost('registry to a walked root: EROFS / folders', erofs / wall('folder, registry'), 1 / 1.5),
       atMost(
-        'to a root: EROFS / folders, from the registry',
-        of('erofs, registry') / of('folder, registry'),
+        'blobs to a walked root: EROFS / folders',
+        wall('erofs, store') / wall('folder, store'),
         1 / 1.5,
       ),
-      atMost('to a root: EROFS / folders, from blobs', of('erofs, store') / of('folder, store'), 1 / 1.5),
-      atMost('to a root: EROFS / docker pull', of('erofs, registry') / of('docker'), 1 / 2.5),
-      atMost('to a root: EROFS / (skopeo + umoci)', of('erofs, registry') / of('skopeo and umoci'), 1 / 3),
-      atMost(
-        'to a root: peak memory of the process tree, EROFS, MB',
-        (peaks.get('erofs, registry') ?? 0) / 1e6,
-        200,
-      ),
+      atMost('registry to a walked root: EROFS / docker pull', erofs / wall('docker'), 1 / 2.5),
+      atMost('registry to a walked root: EROFS / podman pull', erofs / wall('podman'), 1 / 2.5),
+      atMost('registry to a walked root: EROFS / (skopeo + umoci)', erofs / wall('umoci'), 1 / 3),
+      atMost('EROFS: peak memory of the process tree, MB', megabytes('erofs, registry'), 200),
     ];
   } finally {
     child.kill();
     await rm(directory, { recursive: true, force: true });
   }
+}
+
+async function peers(
+  directory: string,
+  work: string,
+  image: string,
+): Promise<Readonly<Record<'docker' | 'podman' | 'umoci', Timed>>> {
+  const docker = await timed(directory, [['docker', 'pull', '-q', image]]);
+  await run('docker', ['rmi', '-f', image]);
+  const own = ['--root', join(work, 'root'), '--runroot', join(work, 'runroot')];
+  const podman = await timed(directory, [['podman', ...own, 'pull', '-q', '--tls-verify=false', image]]);
+  const layout = join(work, 'layout');
+  const umoci = await timed(directory, [
+    ['skopeo', 'copy', '-q', '--src-tls-verify=false', `docker://${image}`, `oci:${layout}:1`],
+    ['umoci', 'unpack', '--image', `${layout}:1`, join(work, 'bundle')],
+  ]);
+  return { docker, podman, umoci };
 }

@@ -1,11 +1,18 @@
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { inPieces, type TarFile, tarOf } from '../../../testkit/images/index.ts';
+import {
+  inPieces,
+  makeImage,
+  recordingTransfer,
+  type TarFile,
+  tarOf,
+} from '../../../testkit/images/index.ts';
 import type { IdMap } from '../../port.ts';
+import { openStore } from '../../store/index.ts';
 import { GnuTarSink, openErofsSink, unpackLayer } from '../index.ts';
 import { type Grown, grownTree } from './testing.ts';
 
@@ -81,7 +88,7 @@ it.each([[undefined], [{ hostBase: 2 ** 30, size: 2 ** 30 }]])(
 );
 
 it('fsck.erofs finds no fault in any tree, and the kernel reads each whole', async () => {
-  const trees = fc.sample(grownTree, { numRuns: 40, seed: Number(process.env.SKYCAP_SEED ?? 1) });
+  const trees = fc.sample(grownTree, { numRuns: 25, seed: Number(process.env.SKYCAP_SEED ?? 1) });
   const bodyOf = new Map<Grown, number>();
   for (const [index, tree] of trees.entries()) {
     const sink = await openErofsSink(join(directory, `i${index}`));
@@ -118,6 +125,25 @@ it('fsck.erofs is a judge: one wrong byte of a directory or of the superblock, a
     wrong[at] = (wrong[at] as number) ^ 1;
     await writeFile(image, wrong);
     expect(() => sh(fsck('i'))).toThrow();
+  }
+});
+
+it('a full disk is said so and leaves nothing, and a try with room succeeds', async () => {
+  await mkdir(join(directory, 'small'));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=12m', 'tmpfs', 'small'], { cwd: directory });
+  try {
+    const transfer = { ...recordingTransfer(), form: 'erofs' } as const;
+    await using store = await openStore({ directory: join(directory, 'small', 'store') });
+    const files = { f: { content: Buffer.alloc(20_000_000, 'x') } };
+    const platform = { os: 'linux', architecture: 'amd64' };
+    const image = await makeImage(store, { platform, files, compression: 'gzip' });
+    await expect(store.lowers(image, undefined, transfer)).rejects.toMatchObject({ code: 'DISK_FULL' });
+    expect(await readdir(join(directory, 'small/store/layers'))).toEqual([]);
+    execFileSync('mount', ['-o', 'remount,size=40m', 'small'], { cwd: directory });
+    expect(await store.lowers(image, undefined, transfer)).toHaveLength(1);
+    expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+  } finally {
+    execFileSync('umount', ['small'], { cwd: directory });
   }
 });
 
