@@ -47,7 +47,7 @@ export async function resumedRun(
     finished,
     check(plan, parameters) {
       checkRerun(request, plan);
-      checkUnchanged(request, last, { plan, parameters });
+      checkUnchanged(request, last, { plan, parameters, deps });
       checkUnknown(request, plan, steps);
     },
   };
@@ -83,9 +83,8 @@ function checkRerun(request: ActionRequest, plan: Plan): void {
 function checkUnchanged(
   request: ActionRequest,
   last: Run,
-  now: { plan: Plan; parameters: Readonly<Record<string, StoredValue>> },
+  now: { plan: Plan; parameters: Readonly<Record<string, StoredValue>>; deps: Pick<ActionDeps, 'emit'> },
 ): void {
-  if (request.replan) return;
   const before = JSON.parse(last.plan) as Plan;
   const changed = planDifferences(before, now.plan);
   for (const name of new Set([...Object.keys(last.parameters), ...Object.keys(now.parameters)])) {
@@ -93,7 +92,12 @@ function checkUnchanged(
       changed.push(`parameter ${name}`);
   }
   if (changed.length === 0) return;
-  throw installationError('RESUME_CHANGED', `since run ${last.id} changed: ${changed.join(', ')}`, {
+  const message = `since run ${last.id} changed: ${changed.join(', ')}`;
+  if (request.replan) {
+    now.deps.emit({ type: 'notice', code: 'plan-changed', message });
+    return;
+  }
+  throw installationError('RESUME_CHANGED', message, {
     hint: 'undo the change, start anew without --resume, or go on with the new plan: --resume --replan',
     details: { changed },
   });

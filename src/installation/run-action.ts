@@ -287,6 +287,7 @@ async function runInSession(
         finished: resumed?.finished ?? new Map(),
         options: request.options,
         emit,
+        now: deps.now,
         signal,
         kill: deps.kill,
       },

@@ -69,6 +69,7 @@ async function close(run: Run, installation: Installation, deps: ActionDeps): Pr
     readWorkspace: async (paths) =>
       session === undefined ? new Map() : tarFiles(await session.workspace.get(paths)),
     emit,
+    now: deps.now,
     signal,
     kill,
   });

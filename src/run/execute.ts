@@ -161,7 +161,7 @@ function verdictOf(
  * where all steps ran that could have written it (`isWhole`).
  */
 export async function finalOutputs(
-  request: Pick<RunRequest, 'plan' | 'state' | 'installationId' | 'runId' | 'emit'>,
+  request: Pick<RunRequest, 'plan' | 'state' | 'installationId' | 'runId' | 'emit' | 'now'>,
   values: Pick<RunValues, 'outputs'>,
   { hooks, isWhole }: { readonly hooks: Pick<RunHooks, 'readWorkspace'>; readonly isWhole: boolean },
 ): Promise<{ error: SkycapError; state: RunState } | undefined> {

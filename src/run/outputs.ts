@@ -13,7 +13,7 @@ export async function recordOutputs(
   emitOutputs(request, step, outputs);
 }
 
-type OutputContext = Pick<RunRequest, 'state' | 'installationId' | 'runId' | 'emit' | 'plan'>;
+type OutputContext = Pick<RunRequest, 'state' | 'installationId' | 'runId' | 'emit' | 'plan' | 'now'>;
 
 export function outputRecords(
   request: OutputContext,
@@ -26,7 +26,7 @@ export function outputRecords(
     sensitive: value.sensitive,
     contentType: typeof value.json === 'string' ? 'text' : 'json',
     value: value.bytes,
-    created: new Date().toISOString(),
+    created: request.now().toISOString(),
   }));
 }
 

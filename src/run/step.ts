@@ -45,7 +45,7 @@ export async function runStep(
   ): Promise<StepOutcome> => {
     const message = outcome.error === undefined ? {} : { message: outcome.error.message };
     const exitCode = exit === undefined ? {} : { exitCode: exit.exitCode };
-    const change = { state: outcome.state, finishedAt: new Date().toISOString(), ...exitCode, ...message };
+    const change = { state: outcome.state, finishedAt: request.now().toISOString(), ...exitCode, ...message };
     await settle(request, step, { ...context, change, attempted });
     if (outcome.state !== 'skipped') {
       request.emit({
@@ -139,7 +139,7 @@ async function runAttempt(
 ): Promise<Attempted> {
   const { records, bound, attempt, values } = context;
   const run: ContainerRun = { ...bound.run, collectPaths: pathsOutside(request.plan, step) };
-  const startedAt = new Date().toISOString();
+  const startedAt = request.now().toISOString();
   request.emit({
     type: 'step.started',
     step: step.id,

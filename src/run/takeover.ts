@@ -24,6 +24,7 @@ export interface InterruptedRun {
   readonly carried: readonly ContainerFile[];
   readonly readWorkspace: RunHooks['readWorkspace'];
   readonly emit: Emit<RunEvent>;
+  readonly now: () => Date;
   readonly signal: AbortSignal;
   readonly kill: AbortSignal;
 }
@@ -75,7 +76,14 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Fi
   let missing: SkycapError | undefined;
   if (interrupted.session !== undefined) {
     const found = await finalOutputs(
-      { plan, state, installationId: run.installationId, runId: run.id, emit: interrupted.emit },
+      {
+        plan,
+        state,
+        installationId: run.installationId,
+        runId: run.id,
+        emit: interrupted.emit,
+        now: interrupted.now,
+      },
       { outputs: gathered.outputs },
       { hooks: interrupted, isWhole: ended === 'succeeded' && plan.only === undefined },
     );
@@ -85,7 +93,7 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Fi
     ...run,
     steps: all,
     state: missing === undefined ? ended : 'failed',
-    finished: new Date().toISOString(),
+    finished: interrupted.now().toISOString(),
     message: missing?.message ?? 'the process that ran it was killed',
     ...(missing === undefined ? {} : { errorCode: missing.code }),
   };
@@ -164,7 +172,7 @@ function outputOf({ plan, outputs, emit }: InterruptedRun, step: PlanStep): Step
 }
 
 async function collect(
-  { plan, run, state, emit }: InterruptedRun,
+  { plan, run, state, emit, now }: InterruptedRun,
   found: {
     readonly step: PlanStep;
     readonly intent: Intent;
@@ -192,7 +200,7 @@ async function collect(
     if (value.sensitive) printed.mask(name, value);
   }
   await recordOutputs(
-    { state, installationId: run.installationId, runId: run.id, emit, plan },
+    { state, installationId: run.installationId, runId: run.id, emit, now, plan },
     step,
     mergeOutputs(gathered.outputs, { plan, step }, collected.outputs),
   );

@@ -28,6 +28,7 @@ export interface RunRequest {
   readonly finished: ReadonlyMap<string, StepRecord>;
   readonly options: RunOptions;
   readonly emit: Emit<RunEvent>;
+  readonly now: () => Date;
   /** Cancelled once: TERM to what runs, then `always` steps. */
   readonly signal: AbortSignal;
   /** Cancelled twice: KILL, nothing more starts. */

@@ -202,8 +202,13 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
     expect(refused.stderr).toContain("the bundle's files or lock");
     expect(started(refused)).toEqual([]);
 
-    writeFileSync(join(own, 'note'), 'one');
-    expect(started(await act([...args, '--resume'], { cwd: own }))).toEqual(['cell[b]']);
+    const replanned = await act([...args, '--resume', '--replan'], { cwd: own });
+    expect(replanned.stderr).toMatch(/since run \w+ changed: the bundle's files or lock/);
+    expect(started(replanned)).toEqual(['cell[b]']);
+
+    const again = await act([...args, '--resume'], { cwd: own });
+    expect(again.stderr).not.toContain('changed');
+    expect(started(again)).toEqual(['cell[b]']);
   });
 
   it('B88 B95 runs a step that ended unknown again only if it is idempotent or named', async () => {
