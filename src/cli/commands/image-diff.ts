@@ -9,7 +9,7 @@ import { anyImageArgument, openImage, transportsText } from './image-ends.ts';
 export const command: Command = {
   path: 'image diff',
   summary: 'show the files in which two images differ',
-  description: `A is added, D is deleted, C is changed with what of it: type, content, target, device, mode, owner, xattrs, links, time. Files of which only the time differs are left out unless \`--times\` is given. ${transportsText}`,
+  description: `A is added, D is deleted, C is changed with what of it: type, content, target, device, mode, owner, xattrs, links, and with \`--times\` time. ${transportsText}`,
   arguments: [
     { ...anyImageArgument, name: 'BEFORE' },
     { ...anyImageArgument, name: 'AFTER' },

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Event } from '../../kernel/index.ts';
-import type { OciEvent } from '../../oci/index.ts';
+import type { Digest, OciEvent } from '../../oci/index.ts';
+import { parseDigest } from '../../oci/names/index.ts';
 import type { RunEvent } from '../../run/index.ts';
 import type { Output } from '../types.ts';
 import { liveProgress } from './progress.ts';
@@ -153,6 +154,27 @@ describe('the live view', () => {
       '✓ apply  Apply                                         1.0s',
       '✗ ship  Ship it  failed (attempt 2)                   500ms',
     ]);
+  });
+
+  test('shows a bar for each blob of a copy on its way', () => {
+    const view = start();
+    const digest = (letter: string): Digest => parseDigest(`sha256:${letter.repeat(64)}`);
+    const [source, target] = ['store:localhost/a:1', 'oci:out'];
+    view.event({ type: 'image.copying', source, target, manifests: 1, blobs: 3, sizeBytes: 300 });
+    view.event({ type: 'blob.progress', digest: digest('a'), doneBytes: 50, sizeBytes: 100 });
+    view.event({ type: 'blob.progress', digest: digest('b'), doneBytes: 10, sizeBytes: 100 });
+    view.event({ type: 'blob.copied', digest: digest('c'), sizeBytes: 100, how: 'mounted' });
+    view.at(100);
+
+    expect(view.terminal.screen).toEqual([
+      '↦ oci:out                                      1 of 3 blobs',
+      '  sha256:aaaaaaaaaaaa ██████████░░░░░░░░░░  50%  50 B of 1…',
+      '  sha256:bbbbbbbbbbbb ██░░░░░░░░░░░░░░░░░░  10%  10 B of 1…',
+    ]);
+    view.event({ type: 'blob.copied', digest: digest('a'), sizeBytes: 100, how: 'copied' });
+    view.event({ type: 'blob.copied', digest: digest('b'), sizeBytes: 100, how: 'copied' });
+    view.event({ type: 'image.copied', source, target, digest: digest('d') });
+    expect(view.terminal.screen).toEqual([]);
   });
 
   test('shows how far a pull is, drawn by the clock', () => {

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
 import { diskError, writeFileAtomic } from '../../kernel/system/index.ts';
@@ -137,6 +137,16 @@ async function tidy(layout: Layout): Promise<void> {
   const names = await readdir(layout.ingest).catch(() => [] as string[]);
   if (names.some((name) => name.endsWith('.part'))) return;
   await rm(layout.ingest, { recursive: true, force: true });
+  // Nothing came of it: what was made for it and is empty goes again.
+  for (const path of [join(layout.blobs, 'sha256'), layout.blobs, layout.directory]) {
+    if (
+      !(await rmdir(path).then(
+        () => true,
+        () => false,
+      ))
+    )
+      return;
+  }
 }
 
 /** One entry a name; without one, one a digest. What else stands in the file stays. */

@@ -26,7 +26,7 @@ export interface FileChange {
 }
 
 export interface DiffOptions {
-  /** Also tell of files of which nothing but the modification time differs. */
+  /** Also tell of modification times. */
   readonly times?: boolean;
 }
 
@@ -48,9 +48,9 @@ export function diffTrees(
     if (old !== undefined && now === undefined) changes.push(only('removed', path, old));
     if (old === undefined || now === undefined) continue;
     const links = linksBefore.get(path) !== linksAfter.get(path);
-    const aspects = [...aspectsOf(old, now), ...(links ? (['links'] as const) : [])];
-    if (aspects.length === 0 || (options.times !== true && aspects.every((aspect) => aspect === 'time')))
-      continue;
+    const all = [...aspectsOf(old, now), ...(links ? (['links'] as const) : [])];
+    const aspects = options.times === true ? all : all.filter((aspect) => aspect !== 'time');
+    if (aspects.length === 0) continue;
     changes.push({
       path: shownPath(path),
       kind: 'changed',

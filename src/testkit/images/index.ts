@@ -93,6 +93,7 @@ export async function makeImage(store: Store, options: MakeImageOptions): Promis
   );
 }
 
+export { signImage } from './sign.ts';
 export { type StoreRegistry, type StoreRegistryOptions, storeRegistry } from './store-registry.ts';
 export { inPieces, rawHeader, type TarFile, tarFile, tarOf } from './tar.ts';
 export { recordingTransfer } from './transfer.ts';
