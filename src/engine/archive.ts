@@ -1,3 +1,12 @@
+import { isSkycapError } from '../kernel/index.ts';
+import {
+  type EntryType,
+  encodeEntry,
+  endOfArchive,
+  padding,
+  readTar,
+  toBytes,
+} from '../oci/layer/tar/index.ts';
 import { engineError } from './errors.ts';
 
 /** One entry of a tar stream; `content` must be read or left before the next entry is asked for. */
@@ -16,122 +25,61 @@ export interface ArchiveEntry {
 /** What `packArchive` needs of an entry; `content` of files must hold `sizeBytes` bytes. */
 export type PackEntry = Pick<ArchiveEntry, 'path' | 'type'> & Partial<Omit<ArchiveEntry, 'path' | 'type'>>;
 
-const BLOCK = 512;
-const TYPES = new Map<string, ArchiveEntry['type']>([
-  ['0', 'file'],
-  ['\0', 'file'],
-  ['7', 'file'],
-  ['5', 'directory'],
-  ['2', 'symlink'],
-  ['1', 'hardlink'],
-  ['6', 'fifo'],
-  ['3', 'device'],
-  ['4', 'device'],
-]);
-const FLAGS: Readonly<Record<ArchiveEntry['type'], string>> = {
-  file: '0',
-  directory: '5',
-  symlink: '2',
-  hardlink: '1',
-  fifo: '6',
-  device: '3',
+const TYPES: Readonly<Record<EntryType, ArchiveEntry['type']>> = {
+  file: 'file',
+  directory: 'directory',
+  symlink: 'symlink',
+  link: 'hardlink',
+  fifo: 'fifo',
+  char: 'device',
+  block: 'device',
+};
+const WRITTEN: Readonly<Record<ArchiveEntry['type'], EntryType>> = {
+  file: 'file',
+  directory: 'directory',
+  symlink: 'symlink',
+  hardlink: 'link',
+  fifo: 'fifo',
+  device: 'char',
 };
 
-/** Hands out exact amounts of a chunked stream without joining more than was asked for. */
-class Feed {
-  readonly #source: AsyncIterator<Uint8Array>;
-  #rest: Uint8Array = new Uint8Array(0);
-
-  constructor(source: AsyncIterable<Uint8Array>) {
-    this.#source = source[Symbol.asyncIterator]();
-  }
-
-  async some(max: number): Promise<Uint8Array | undefined> {
-    while (this.#rest.length === 0) {
-      const next = await this.#source.next();
-      if (next.done === true) return undefined;
-      this.#rest = next.value;
+/**
+ * Reads ustar, PAX and GNU archives with the codec of layers.
+ *
+ * @throws ENGINE_ARCHIVE_INVALID for damaged archives and for paths that are absolute or leave the root
+ */
+export async function* readArchive(source: AsyncIterable<Uint8Array>): AsyncIterable<ArchiveEntry> {
+  try {
+    for await (const { entry, body } of readTar(source)) {
+      yield {
+        path: cleanPath(fromBytes(entry.path)),
+        type: TYPES[entry.type],
+        mode: entry.mode,
+        sizeBytes: entry.size,
+        mtime: entry.mtime.seconds + entry.mtime.nanos / 1e9,
+        linkTarget: fromBytes(entry.linkPath),
+        content: explained(body),
+      };
     }
-    const part = this.#rest.subarray(0, max);
-    this.#rest = this.#rest.subarray(part.length);
-    return part;
-  }
-
-  async exactly(size: number): Promise<Buffer | undefined> {
-    const parts: Uint8Array[] = [];
-    let missing = size;
-    while (missing > 0) {
-      const part = await this.some(missing);
-      if (part === undefined) {
-        if (parts.length === 0) return undefined;
-        throw engineError('ENGINE_ARCHIVE_INVALID', 'the archive ends in the middle of an entry');
-      }
-      parts.push(part);
-      missing -= part.length;
-    }
-    return Buffer.concat(parts);
+  } catch (error) {
+    throw explain(error);
   }
 }
 
-/**
- * Reads ustar, PAX and GNU long names (POSIX.1-2017 pax, "ustar Interchange Format" and "pax Header Block").
- *
- * @throws ENGINE_ARCHIVE_INVALID for damaged headers and for paths that are absolute or leave the root
- */
-export async function* readArchive(source: AsyncIterable<Uint8Array>): AsyncIterable<ArchiveEntry> {
-  const feed = new Feed(source);
-  let pax = new Map<string, string>();
-  let longName: string | undefined;
-  let longLink: string | undefined;
-  for (;;) {
-    const block = await feed.exactly(BLOCK);
-    if (block === undefined || block.every((byte) => byte === 0)) break;
-    checkSum(block);
-    const flag = block.toString('latin1', 156, 157);
-    const size = pax.has('size') ? Number(pax.get('size')) : numberField(block, 124, 12);
-    if (!Number.isSafeInteger(size) || size < 0)
-      throw engineError('ENGINE_ARCHIVE_INVALID', 'an entry has no valid size');
-    if (flag === 'x' || flag === 'g' || flag === 'L' || flag === 'K') {
-      if (size > 1 << 20)
-        throw engineError('ENGINE_ARCHIVE_INVALID', 'an extended header is larger than 1 MiB');
-      const body = (await feed.exactly(size)) ?? Buffer.alloc(0);
-      await feed.exactly(padding(size));
-      if (flag === 'x') pax = paxRecords(body);
-      if (flag === 'L') longName = cString(body, 0, body.length);
-      if (flag === 'K') longLink = cString(body, 0, body.length);
-      continue;
-    }
-    const type = TYPES.get(flag);
-    if (type === undefined)
-      throw engineError('ENGINE_ARCHIVE_INVALID', `entry type ${JSON.stringify(flag)} is unknown`);
-    const prefix = block.toString('latin1', 257, 262) === 'ustar' ? cString(block, 345, 155) : '';
-    const name = cString(block, 0, 100);
-    let left = type === 'file' ? size : 0;
-    const content = (async function* () {
-      while (left > 0) {
-        const part = await feed.some(left);
-        if (part === undefined)
-          throw engineError('ENGINE_ARCHIVE_INVALID', 'the archive ends in the middle of a file');
-        left -= part.length;
-        yield part;
-      }
-    })();
-    yield {
-      path: cleanPath(pax.get('path') ?? longName ?? (prefix === '' ? name : `${prefix}/${name}`)),
-      type,
-      mode: numberField(block, 100, 8) & 0o7777,
-      sizeBytes: type === 'file' ? size : 0,
-      mtime: pax.has('mtime') ? Number(pax.get('mtime')) : numberField(block, 136, 12),
-      linkTarget: pax.get('linkpath') ?? longLink ?? cString(block, 157, 100),
-      content,
-    };
-    for await (const _ of content); // what the consumer left
-    while (left > 0) left -= (await feed.some(left))?.length ?? left;
-    await feed.exactly(padding(size));
-    pax = new Map();
-    longName = undefined;
-    longLink = undefined;
+async function* explained(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    throw explain(error);
   }
+}
+
+function explain(error: unknown): unknown {
+  if (!isSkycapError(error) || !error.code.startsWith('OCI_LAYER_')) return error;
+  const what = error.message
+    .replace(/^the layer is not a valid tar archive: /, '')
+    .replace(/^the layer/, 'the archive');
+  return engineError('ENGINE_ARCHIVE_INVALID', `the archive is damaged: ${what}`, { cause: error });
 }
 
 /** Writes entries as ustar with PAX records where a name, link or size does not fit. */
@@ -140,25 +88,17 @@ export async function* packArchive(
 ): AsyncIterable<Uint8Array> {
   for await (const entry of entries) {
     const size = entry.type === 'file' ? (entry.sizeBytes ?? 0) : 0;
-    const records: string[] = [];
-    const path = entry.type === 'directory' ? `${entry.path}/` : entry.path;
-    if (Buffer.byteLength(path) > 100 || /[^\x20-\x7e]/.test(path)) records.push(paxRecord('path', path));
-    const link = entry.linkTarget ?? '';
-    if (Buffer.byteLength(link) > 100 || /[^\x20-\x7e]/.test(link)) records.push(paxRecord('linkpath', link));
-    if (size >= 8 ** 11) records.push(paxRecord('size', String(size)));
-    if (records.length > 0) {
-      const body = Buffer.from(records.join(''));
-      yield header({ path: 'PaxHeader', flag: 'x', mode: 0o644, size: body.length, mtime: 0, link: '' });
-      yield body;
-      yield Buffer.alloc(padding(body.length));
-    }
-    yield header({
-      path,
-      flag: FLAGS[entry.type],
-      mode: entry.mode ?? (entry.type === 'directory' ? 0o755 : 0o644),
-      size: size >= 8 ** 11 ? 0 : size,
-      mtime: Math.max(0, Math.floor(entry.mtime ?? 0)),
-      link,
+    yield encodeEntry({
+      path: toBytes(entry.path),
+      type: WRITTEN[entry.type],
+      mode: (entry.mode ?? (entry.type === 'directory' ? 0o755 : 0o644)) & 0o7777,
+      uid: 0,
+      gid: 0,
+      size,
+      mtime: { seconds: Math.max(0, Math.floor(entry.mtime ?? 0)), nanos: 0 },
+      linkPath: toBytes(entry.linkTarget ?? ''),
+      devMajor: 0,
+      devMinor: 0,
     });
     let written = 0;
     if (size > 0 && entry.content !== undefined) {
@@ -174,9 +114,9 @@ export async function* packArchive(
       written += fill.length;
       yield fill;
     }
-    yield Buffer.alloc(padding(size));
+    yield padding(size);
   }
-  yield Buffer.alloc(2 * BLOCK);
+  yield endOfArchive();
 }
 
 /** An archive of files given by name: for tests, generated files and the like. */
@@ -219,83 +159,6 @@ function cleanPath(raw: string): string {
   return parts.join('/');
 }
 
-function padding(size: number): number {
-  return (BLOCK - (size % BLOCK)) % BLOCK;
-}
-
-function cString(block: Buffer, start: number, length: number): string {
-  const end = block.indexOf(0, start);
-  return block.toString('utf8', start, end === -1 || end > start + length ? start + length : end);
-}
-
-function numberField(block: Buffer, start: number, length: number): number {
-  if ((block[start] as number) & 0x80) {
-    let value = BigInt((block[start] as number) & 0x7f);
-    for (let at = start + 1; at < start + length; at += 1)
-      value = (value << 8n) | BigInt(block[at] as number);
-    return Number(value);
-  }
-  const text = block
-    .toString('latin1', start, start + length)
-    .replace(/[\0 ]+$/g, '')
-    .trim();
-  return text === '' ? 0 : Number.parseInt(text, 8);
-}
-
-function checkSum(block: Buffer): void {
-  let sum = 8 * 0x20;
-  for (let at = 0; at < BLOCK; at += 1) if (at < 148 || at >= 156) sum += block[at] as number;
-  if (sum !== numberField(block, 148, 8))
-    throw engineError('ENGINE_ARCHIVE_INVALID', 'a header has the wrong checksum');
-}
-
-function paxRecords(body: Buffer): Map<string, string> {
-  const records = new Map<string, string>();
-  let at = 0;
-  while (at < body.length) {
-    const space = body.indexOf(0x20, at);
-    const length = space === -1 ? Number.NaN : Number(body.toString('latin1', at, space));
-    if (!Number.isSafeInteger(length) || length <= space - at || at + length > body.length) {
-      throw engineError('ENGINE_ARCHIVE_INVALID', 'a PAX record has no valid length');
-    }
-    const record = body.toString('utf8', space + 1, at + length - 1);
-    const equals = record.indexOf('=');
-    records.set(record.slice(0, equals), record.slice(equals + 1));
-    at += length;
-  }
-  return records;
-}
-
-function paxRecord(key: string, value: string): string {
-  const rest = Buffer.byteLength(` ${key}=${value}\n`);
-  let length = rest + String(rest).length;
-  if (String(length).length !== String(rest).length) length = rest + String(length).length;
-  return `${length} ${key}=${value}\n`;
-}
-
-interface HeaderFields {
-  readonly path: string;
-  readonly flag: string;
-  readonly mode: number;
-  readonly size: number;
-  readonly mtime: number;
-  readonly link: string;
-}
-
-function header(fields: HeaderFields): Buffer {
-  const block = Buffer.alloc(BLOCK);
-  block.write(fields.path, 0, 100, 'utf8');
-  block.write(`${(fields.mode & 0o7777).toString(8).padStart(7, '0')}\0`, 100, 'latin1');
-  block.write('0000000\0', 108, 'latin1');
-  block.write('0000000\0', 116, 'latin1');
-  block.write(`${fields.size.toString(8).padStart(11, '0')}\0`, 124, 'latin1');
-  block.write(`${fields.mtime.toString(8).padStart(11, '0')}\0`, 136, 'latin1');
-  block.write('        ', 148, 'latin1');
-  block.write(fields.flag, 156, 'latin1');
-  block.write(fields.link, 157, 100, 'utf8');
-  block.write('ustar\x0000', 257, 'latin1');
-  let sum = 0;
-  for (const byte of block) sum += byte;
-  block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
-  return block;
+function fromBytes(path: string): string {
+  return Buffer.from(path, 'latin1').toString('utf8');
 }
