@@ -5,10 +5,17 @@ export class ByteSource {
   readonly #iterator: AsyncIterator<Uint8Array>;
   #chunk: Buffer = EMPTY;
   #at = 0;
+  /** Bytes of the chunks before this one. */
+  #before = 0;
   #ended = false;
 
   constructor(source: AsyncIterable<Uint8Array>) {
     this.#iterator = source[Symbol.asyncIterator]();
+  }
+
+  /** How many bytes have been taken. */
+  get position(): number {
+    return this.#before + this.#at;
   }
 
   /** Makes sure that at least one byte is buffered; false at the end. */
@@ -21,6 +28,7 @@ export class ByteSource {
         return false;
       }
       const value = next.value;
+      this.#before += this.#chunk.length;
       this.#chunk = Buffer.isBuffer(value)
         ? value
         : Buffer.from(value.buffer, value.byteOffset, value.byteLength);

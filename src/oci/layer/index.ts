@@ -6,6 +6,7 @@ export { ErofsReader, type FoundInode } from './erofs/reader.ts';
 export { type ErofsSink, erofsDigest, openErofsSink } from './erofs/sink.ts';
 export { GnuTarSink, hasGnuTar, tarEnvironment } from './gnu-tar.ts';
 export { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
+export { type LayerModel, type ModelFile, type ModelPart, packModel, unpackWithModel } from './model.ts';
 export { NodeSink } from './node-sink.ts';
 export { openSink } from './open-sink.ts';
 export {

@@ -61,7 +61,7 @@ export class NodeSink implements LayerSink {
   }
 }
 
-async function writeBody(path: Buffer, next: () => Promise<Buffer | undefined>): Promise<void> {
+export async function writeBody(path: Buffer, next: () => Promise<Buffer | undefined>): Promise<void> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   const handle = await open(path, flags, 0o600);
   try {

@@ -23,6 +23,16 @@ interface Meta {
   longLink: string | undefined;
 }
 
+export interface StoredBody {
+  /** Offset of its first byte. */
+  readonly start: number;
+  readonly length: number;
+  /** Bytes up to the next header. */
+  readonly padding: number;
+  /** Which bytes of the file they are; the holes of a sparse file are left out. */
+  readonly pieces: readonly { readonly offset: number; readonly length: number }[];
+}
+
 /**
  * Reads one tar archive as a stream: `next()` gives the next entry, `body()` its bytes. An unread body is skipped.
  * Understands V7, ustar, GNU (long names, base-256) and PAX (every key that matters, binary xattrs, sparse); refuses
@@ -81,6 +91,12 @@ export class TarReader {
 
   get isSparse(): boolean {
     return this.#sparse !== undefined;
+  }
+
+  /** Where in the archive the body of the entry stands, as long as nothing of it was read. */
+  get stored(): StoredBody {
+    const pieces = this.#sparse?.segments ?? [{ offset: 0, length: this.#bodyLeft }];
+    return { start: this.#source.position, length: this.#bodyLeft, padding: this.#padding, pieces };
   }
 
   /** What follows the end of the archive, so that a digest over the whole stream can be taken. */

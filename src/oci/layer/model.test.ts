@@ -1,0 +1,102 @@
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isSkycapError } from '../../kernel/index.ts';
+import { inPieces, tarOf } from '../../testkit/images/index.ts';
+import { oracleCases, oracleRegistry } from '../../testkit/layers/index.ts';
+import { digestOf, parseReference } from '../names/index.ts';
+import { decompress, type LayerModel, packModel, readTar, unpackWithModel } from './index.ts';
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'skycap-model-'));
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+});
+
+const signal = new AbortController().signal;
+const options = { map: undefined, signal };
+
+async function joined(parts: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const all: Uint8Array[] = [];
+  for await (const part of parts) all.push(part);
+  return Buffer.concat(all);
+}
+
+async function unpack(bytes: Uint8Array, name = 'out'): Promise<LayerModel> {
+  const folder = join(directory, name);
+  await mkdir(folder);
+  return (await unpackWithModel(() => inPieces(bytes, 3000), folder, options)).model;
+}
+
+describe('a folder and a model', () => {
+  const layer = tarOf([
+    { path: 'd', type: 'directory', mode: 0o500, uid: 7 },
+    {
+      path: 'd/f',
+      content: 'hello',
+      mode: 0o4000,
+      uid: 3_000_000,
+      xattrs: new Map([['trusted.x', Buffer.from('y')]]),
+    },
+    { path: 'hard', type: 'link', linkPath: 'd/f' },
+    { path: 'null', type: 'char', devMajor: 1, devMinor: 3 },
+    { path: 'null2', type: 'link', linkPath: 'null' },
+    { path: 'pipe', type: 'fifo' },
+    { path: 'd/.wh.gone', content: 'kept' },
+    { path: 'd/.wh..wh..opq' },
+    { path: 'big', content: Buffer.alloc(100_000, 'x'), mtime: { seconds: -5, nanos: 1 } },
+  ]);
+
+  it('L28 give the very layer back', async () => {
+    const model = await unpack(layer);
+    expect(await readFile(join(directory, 'out/hard'), 'utf8')).toBe('hello');
+    expect((await stat(join(directory, 'out/d'))).mode & 0o777).toBe(0o700);
+    await expect(stat(join(directory, 'out/null'))).rejects.toThrow('ENOENT');
+    expect((await joined(packModel(join(directory, 'out'), model))).equals(layer)).toBe(true);
+  });
+
+  it('with what was changed and removed', async () => {
+    const model = await unpack(layer);
+    await writeFile(join(directory, 'out/d/f'), 'something longer');
+    await rm(join(directory, 'out/big'));
+    const packed = await joined(packModel(join(directory, 'out'), model));
+    const found: string[] = [];
+    for await (const { entry, body } of readTar(inPieces(packed)))
+      found.push(`${entry.path} ${entry.uid} ${(await joined(body)).toString()}`);
+    expect(found).toContain('d/f 3000000 something longer');
+    expect(found.filter((line) => line.startsWith('big'))).toEqual([]);
+    expect(found).toHaveLength(8);
+  });
+});
+
+// Each layer that stands alone and is not refused; those that are large add nothing.
+it('L28 every recorded layer comes out of folder and model as it was', async () => {
+  let count = 0;
+  const reference = parseReference('localhost/oracle:1');
+  for (const one of oracleCases()) {
+    if (['gzip-bomb', 'entries-50000', 'depth-500-entries'].includes(one.id)) continue;
+    const { registry } = oracleRegistry(one);
+    const { bytes } = await registry.getManifest(reference, { signal, emit: () => {} });
+    const { layers } = JSON.parse(Buffer.from(bytes).toString()) as { layers: { digest: string }[] };
+    for (const [index, layer] of layers.entries()) {
+      const blob = await joined(
+        await registry.getBlob(reference, layer as never, 0, { signal, emit: () => {} }),
+      );
+      const name = `${one.id}-${index}`;
+      let model: LayerModel;
+      try {
+        model = await unpack(blob, name);
+      } catch (error) {
+        if (isSkycapError(error) || (error as Error).name === 'NeedsParents') continue;
+        throw error;
+      }
+      const tar = await joined(decompress(inPieces(blob)));
+      expect(digestOf(await joined(packModel(join(directory, name), model))), name).toBe(digestOf(tar));
+      count++;
+    }
+  }
+  expect(count).toBeGreaterThan(200);
+});

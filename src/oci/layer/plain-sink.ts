@@ -1,0 +1,56 @@
+import { chmod, link, mkdir, symlink, utimes } from 'node:fs/promises';
+import { diskError } from '../../kernel/system/index.ts';
+import { ociError } from '../errors.ts';
+import { type ByteString, showPath, type TarEntry } from './entry.ts';
+import { writeBody } from './node-sink.ts';
+import type { LayerSink } from './sink.ts';
+import { isRoot, pathIn } from './write-attributes.ts';
+
+/**
+ * Writes what an ordinary user can: files, folders and links, all of that user's and never closed to it. Devices,
+ * pipes, whiteouts and attributes are left to the model (model.ts).
+ */
+export class PlainSink implements LayerSink {
+  readonly #root: string;
+  readonly #made = new Set<ByteString>();
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  async put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
+    try {
+      await this.#make(entry, next);
+    } catch (error) {
+      const full = diskError(error, this.#root);
+      if (full !== error || typeof (error as { code?: unknown }).code !== 'string') throw full;
+      const what = `${showPath(entry.path)} could not be written: ${(error as Error).message}`;
+      throw ociError('OCI_LAYER_WRITE', what, { cause: error });
+    }
+  }
+
+  async restamp(): Promise<void> {}
+  async finish(): Promise<void> {}
+  async abort(): Promise<void> {}
+
+  async #make(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
+    const path = pathIn(this.#root, entry.path);
+    const { type } = entry;
+    if (type === 'directory') {
+      if (isRoot(entry.path)) return;
+      if (!this.#made.has(entry.path)) await mkdir(path);
+      await chmod(path, (entry.mode & 0o777) | 0o700);
+    } else if (type === 'symlink') await symlink(Buffer.from(entry.linkPath, 'latin1'), path);
+    else if (type === 'link') {
+      // The file of a second name may be a device, which is not there.
+      if (!this.#made.has(entry.linkPath)) return;
+      await link(pathIn(this.#root, entry.linkPath), path);
+    } else if (type === 'file') {
+      await writeBody(path, next);
+      await chmod(path, (entry.mode & 0o777) | 0o600);
+      const seconds = Math.max(0, entry.mtime.seconds);
+      await utimes(path, seconds, seconds);
+    } else return;
+    this.#made.add(entry.path);
+  }
+}
