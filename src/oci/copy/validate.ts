@@ -159,15 +159,15 @@ class Check {
     await this.#guard(layer, what, async () => {
       const read = this.#counted(layer);
       const any = (path: string): { path: string; node: FileNode } => ({ path, node: someFile(path) });
-      let fault: unknown;
+      let fault: { readonly error: unknown } | undefined;
       try {
         for await (const _entry of checkedEntries({ diffId, open: read.open }, this.#options, any));
       } catch (error) {
-        fault = error;
+        fault = { error };
       }
       // Other bytes than announced explain everything else, so that is what is said.
       await read.finish();
-      if (fault !== undefined) throw fault;
+      if (fault !== undefined) throw fault.error;
     });
   }
 
