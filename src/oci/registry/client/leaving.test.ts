@@ -106,6 +106,25 @@ describe('token servers', () => {
     );
     expect(check('r.test', 'https://auth.docker.io/token')).toBe('REGISTRY_AUTH_INVALID');
   });
+
+  it('R33 of a registry on https are asked on https, also without credentials', async () => {
+    await using tokens = await scriptedRegistry({ 'GET /token': { body: '{"token":"t"}' } });
+    for (const name of ['127.0.0.1', 'localhost']) {
+      const realm = `http://${name}:${tokens.host.split(':')[1]}/token`;
+      const challenge: Reply = { status: 401, headers: { 'www-authenticate': `Bearer realm="${realm}"` } };
+      await using registry = await scriptedRegistry(
+        { 'GET /v2/': challenge, [KEY]: challenge },
+        { tls: true },
+      );
+      for (const credential of [alice, undefined]) {
+        await using asked = asking({ credentials: async () => credential, tls: () => ({ ca: TEST_CA }) });
+        expect(await codeOf(asked.client.getManifest(asked.at(registry.host), asked.options))).toBe(
+          'REGISTRY_ADDRESS_REFUSED',
+        );
+      }
+    }
+    expect(tokens.asked).toEqual([]);
+  });
 });
 
 describe('through a proxy', () => {
