@@ -1,3 +1,4 @@
+import { connect as connectPlain } from 'node:net';
 import { connect } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -147,6 +148,7 @@ describe('token', () => {
       'base64url',
     );
     for (const wrong of [`${changed}.${signature}`, `${body}.`, body, `${body}.AAAA`, '', refresh_token]) {
+      expect(await statusOf('GET /v2/', `Bearer ${wrong}`)).toBe(401);
       expect(await statusOf('GET /v2/evil/manifests/1', `Bearer ${wrong}`)).toBe(401);
       expect(await statusOf('GET /v2/tool/manifests/1', `Bearer ${wrong}`)).toBe(401);
     }
@@ -187,6 +189,15 @@ describe('token', () => {
     expect((await post({ grant_type: 'password', username: 'x'.repeat(20_000) })).status).toBe(413);
     now += 25 * 3_600_000;
     expect((await post({ grant_type: 'refresh_token', refresh_token, scope })).status).toBe(401);
+  });
+
+  it('reads no more of a form than a form may have, whatever length it announces', async () => {
+    await begin();
+    const socket = connectPlain(world.served.port, '127.0.0.1');
+    const body = 'x'.repeat(20_000);
+    const head = 'POST /token HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n';
+    socket.write(`${head}${body.length.toString(16)}\r\n${body}\r\n`);
+    expect((await collect(socket)).toString()).toMatch(/^HTTP\/1\.1 413 .*SIZE_INVALID/s);
   });
 
   it('lets anyone pull where that is allowed, and no more', async () => {
