@@ -157,7 +157,8 @@ const umoci: Peer = {
 const docker: Peer = {
   name: 'docker',
   origin: 'debian',
-  version: async ({ sh }) => await sh("docker version --format '{{.Server.Version}}'"),
+  version: async ({ sh }) =>
+    await sh("docker version --format '{{.Server.Version}} (command line {{.Client.Version}})'"),
   cannot: { artifact: NO_IMAGE, zstd: 'knows gzip and plain layers only (20.10)' },
   async exchange(fixture, world) {
     const { sh } = world.shell;
