@@ -106,6 +106,26 @@ describe('image copy', () => {
     expect(before.changes).toEqual([]);
   });
 
+  it('packs the layers of an archive of Docker for a registry, unless told not to', async () => {
+    const types = async (name: string, ...flags: string[]): Promise<readonly string[]> => {
+      const to = `${world.registry}/packed/${name}`;
+      const copied = await json<Copied>('image', 'copy', 'docker-archive:d.tar', to, ...flags);
+      expect(copied.digestPreserved).toBe(false);
+      const { layers } = await json<{ layers: { mediaType: string }[] }>(
+        'image',
+        'inspect',
+        `docker://${to}`,
+      );
+      return layers.map(({ mediaType }) => mediaType.replace(/^.*tar/, ''));
+    };
+    expect(await types('g:1')).toEqual(['+gzip']);
+    expect(await types('z:1', '--compression', 'zstd')).toEqual(['+zstd']);
+    expect(await types('n:1', '--compression', 'none')).toEqual(['']);
+    expectCode(await skycap('image', 'validate', `docker://${world.registry}/packed/g:1`), 0);
+    const scratch = join(world.env.XDG_CACHE_HOME ?? '', 'skycap/copy');
+    expect(readdirSync(scratch)).toEqual([]);
+  });
+
   it('moves no layer between repositories of one registry', async () => {
     const from = world.requests.length;
     const copied = await json<Copied>('image', 'copy', remote, `${world.registry}/near/one:1`);

@@ -3,7 +3,7 @@ import { compose } from '../compose.ts';
 import { properties } from '../render/table.ts';
 import { formatBytes } from '../render/units.ts';
 import type { Command } from '../types.ts';
-import { openEnds, platformsFlag, transportsText } from './image-ends.ts';
+import { openEnds, platformsFlag, scratchOf, transportsText } from './image-ends.ts';
 
 export const command: Command = {
   path: 'image copy',
@@ -19,6 +19,16 @@ export const command: Command = {
       name: 'referrers',
       type: 'switch',
       summary: 'also what refers to the image: signatures, attestations, SBOMs, cosign’s tags',
+    },
+    {
+      name: 'compression',
+      own: true,
+      type: 'string',
+      value: 'KIND',
+      choices: ['gzip', 'zstd', 'none'],
+      default: 'gzip',
+      summary:
+        'how layers from Docker’s archives and daemon, where they are uncompressed, are packed for a registry',
     },
     { name: 'replace', own: true, type: 'switch', summary: 'replace an archive that is there already' },
   ],
@@ -41,9 +51,18 @@ export const command: Command = {
     const platforms = flags.list('platform').map(parsePlatform);
     const referrers = flags.switch('referrers');
     await using rooms = compose(context);
-    const { copyImage } = await (await import('../../oci/index.ts')).loadCopy();
-    const { source, target } = await openEnds(words, { context, rooms, replace: flags.switch('replace') });
+    const compression = (flags.string('compression') ?? 'gzip') as 'gzip' | 'zstd' | 'none';
+    const { copyImage, packedSource } = await (await import('../../oci/index.ts')).loadCopy();
+    const { source: opened, target } = await openEnds(words, {
+      context,
+      rooms,
+      replace: flags.switch('replace'),
+    });
     const { signal, emit } = context;
+    const isPacked = compression !== 'none' && opened.made !== undefined && target.repository !== undefined;
+    const source = isPacked
+      ? rooms.own(await packedSource(opened, { compression, scratch: await scratchOf(rooms), signal, emit }))
+      : opened;
     const copied = await copyImage(source, target, {
       platforms,
       referrers,

@@ -36,8 +36,13 @@ export function endsOf(context: Context, rooms: Composition): Ends {
       const { dockerSocket } = await import('../compose-engine.ts');
       return await dockerSocket((await rooms.settings()).settings, host);
     },
-    scratch: async () => join((await rooms.settings()).settings.cacheDirectory, 'copy'),
+    scratch: () => scratchOf(rooms),
   };
+}
+
+/** Where a copy puts what has to lie on disk meanwhile. */
+export async function scratchOf(rooms: Composition): Promise<string> {
+  return join((await rooms.settings()).settings.cacheDirectory, 'copy');
 }
 
 /** Opens the image that a command looks at; without a transport one of the store. */

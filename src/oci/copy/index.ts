@@ -1,5 +1,6 @@
 export { type Copied, type CopyOptions, copyImage } from './copy.ts';
 export { type Ends, formatTransport, openSource, openTarget } from './open.ts';
+export { type PackOptions, packedSource } from './packed-source.ts';
 export { readSmallBlob } from './plan.ts';
 export {
   type ImagePart,
