@@ -2,14 +2,12 @@ import {
   childOf,
   type DocNode,
   didYouMean,
-  type Json,
   type Lines,
   type MapNode,
   type Problem,
   type ProblemDraft,
   problemAt,
   type Span,
-  toJson,
 } from '../document/index.ts';
 import type { Text } from './model.ts';
 import type { ObjectShape, Shape, StringShape } from './shape.ts';
@@ -259,11 +257,6 @@ export function textRecordOf(node: DocNode | undefined, key: string): Readonly<R
         : [],
     ),
   );
-}
-
-export function jsonOf(node: DocNode | undefined, key: string): Json | undefined {
-  const value = childOf(node, key);
-  return value === undefined ? undefined : toJson(value);
 }
 
 /** A scalar as `Text`; empty for null. */

@@ -1,5 +1,4 @@
 import type { Place } from '../kernel/index.ts';
-import type { Span } from './types.ts';
 
 export interface Lines {
   /** Line and column from 1; a column counts UTF-16 units. */
@@ -51,8 +50,4 @@ function excerptOf(text: string, column: number): string {
   // Tabs are kept in the caret line, so that the caret stands under its column at any tab width.
   const pad = shown.slice(0, column - 1 - from).replace(/[^\t]/g, ' ');
   return `${lead}${shown}${tail}\n${' '.repeat(lead.length)}${pad}^`;
-}
-
-export function spanText(source: string, span: Span): string {
-  return source.slice(span.start, span.end);
 }

@@ -28,12 +28,6 @@ export function readySteps(steps: readonly PlanStep[], progress: Progress): read
   });
 }
 
-/** Nothing runs and nothing more can start. */
-export function isFinished(steps: readonly PlanStep[], progress: Progress): boolean {
-  const isRunning = steps.some((step) => stateOf(progress, step.id) === 'running');
-  return !isRunning && readySteps(steps, progress).length === 0;
-}
-
 /** Ended, or waiting in a stopping run for a start that will not come; what it waits for counts, too. */
 function overTest(steps: readonly PlanStep[], progress: Progress): (id: string) => boolean {
   const byId = new Map(steps.map((step) => [step.id, step]));

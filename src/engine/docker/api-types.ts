@@ -65,7 +65,6 @@ export interface PathStat {
 
 /** os.ModeSymlink, os.ModeDir (Go, package os, "FileMode"). */
 export const GO_SYMLINK = 0x0800_0000;
-export const GO_DIRECTORY = 0x8000_0000;
 
 export interface CreateBody {
   readonly Image: string;

@@ -88,7 +88,7 @@ export class Holder {
 
   /**
    * Gives the workspace and the shared home to a step's user. Nothing is walked while the user stays the same.
-   * Links are never followed (docs/security.md, "Workspace ownership").
+   * Links are never followed (a container may have put them there).
    */
   async give(owner: Owner, what: { readonly workspace: boolean; readonly home: boolean }): Promise<void> {
     await this.#inTurn(async () => {
