@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   type Answer,
   asking,
@@ -208,6 +208,28 @@ describe('writing', () => {
     expect((await world.ask(`DELETE /v2/tool/blobs/${layer.digest}`)).status).toBe(202);
     expect((await world.ask(`HEAD /v2/tool/blobs/${layer.digest}`)).status).toBe(404);
     expect((await world.ask(`HEAD /v2/other/blobs/${layer.digest}`)).status).toBe(200);
+  });
+
+  it('keeps what is pushed from being pruned for an hour, not for as long as it runs', async () => {
+    let leased = 0;
+    const lease = async (): Promise<AsyncDisposable> => {
+      leased += 1;
+      return {
+        [Symbol.asyncDispose]: async () => {
+          leased -= 1;
+        },
+      };
+    };
+    await world.start({ writable: true, store: { ...world.store, lease } });
+    await world.upload('one');
+    await world.upload('two');
+    expect(leased).toBe(2);
+    vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_601_000);
+    await world.upload('three');
+    vi.restoreAllMocks();
+    expect(leased).toBe(1);
+    await world.served.close();
+    expect(leased).toBe(0);
   });
 
   it('serves our own client both ways', async () => {
