@@ -1,3 +1,13 @@
+export type {
+  Copied,
+  CopyOptions,
+  Ends,
+  Finding,
+  ImageSource,
+  ImageTarget,
+  Transport,
+  Validation,
+} from './copy/index.ts';
 export { ociError } from './errors.ts';
 export type { ImportOptions, LayerSource, NewConfig, RootfsOptions } from './image/build.ts';
 export type { ImageConfig, Index, Manifest } from './image/parse.ts';

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
@@ -367,5 +368,23 @@ describe('bad input has its code', () => {
     const env = { DOCKER_HOST: `unix://${cwd}/none.sock` };
     const ran = await world.skycap(['image', 'copy', 'docker-daemon:x', 'oci:o'], { cwd, env });
     expect(expectCode(ran, 26).stderr).toContain('OCI_DAEMON_UNREACHABLE');
+  });
+
+  it('a daemon that refuses', async () => {
+    const socket = join(cwd, 'daemon.sock');
+    const server = createServer((_request, response) => {
+      response.statusCode = 500;
+      response.end('{"message":"no room"}');
+    });
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    const env = { DOCKER_HOST: `unix://${socket}` };
+    for (const ends of [
+      ['docker-daemon:x', 'oci:o'],
+      [base, 'docker-daemon:x', '--platform', 'linux/amd64'],
+    ]) {
+      const ran = await world.skycap(['image', 'copy', ...ends], { cwd, env });
+      expect(expectCode(ran, 28).stderr).toMatch(/OCI_DAEMON_REFUSED.*no room/);
+    }
+    server.close();
   });
 });

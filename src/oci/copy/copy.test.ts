@@ -3,10 +3,17 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
-import { makeImage, recordingTransfer, signImage } from '../../testkit/images/index.ts';
-import { buildIndex } from '../image/index.ts';
+import {
+  makeImage,
+  recordingTransfer,
+  signImage,
+  storeRegistry,
+  tarFile,
+} from '../../testkit/images/index.ts';
+import { buildIndex, pullImage } from '../image/index.ts';
 import { createRegistryClient } from '../registry/client/index.ts';
 import { serveRegistry } from '../registry/server/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
@@ -322,6 +329,63 @@ describe('bad input', () => {
     expect(await readdir(join(directory, 'never'))).toEqual([]);
     await copy('store:localhost/t/i:amd', 'oci-archive:file', { replace: true });
     expect(await valid('oci-archive:file')).toEqual([]);
+  });
+
+  it('an index of which one platform was pulled is not copied whole', async () => {
+    await using other = await openStore({ directory: join(directory, 'other') });
+    await pullImage(storeRegistry(store), other, 'localhost/t/i:1', { ...transfer, platform: arm });
+    const from = parseTransport('store:localhost/t/i:1', 'docker');
+    const copied = async (platforms: (typeof amd)[]): Promise<Copied> => {
+      await using source = await openSource(from, ends({ store: async () => other }));
+      await using target = await openTarget(parseTransport('oci:part', 'docker'), ends(), { replace: false });
+      const options = { ...transfer, platforms, referrers: false, defaultPlatform: amd };
+      return await copyImage(source, target, options);
+    };
+    expect(await codeOf(copied([]))).toBe('OCI_BLOB_MISSING');
+    expect((await copied([arm])).manifests).toBe(1);
+  });
+
+  it('an archive with damaged bytes ends in a code or is read right', async () => {
+    await copy('store:localhost/t/i:amd', 'docker-archive:d.tar:x/y:1');
+    await copy('store:localhost/t/i:amd', 'oci-archive:o.tar');
+    let refused = 0;
+    for (const kind of ['docker-archive:d.tar', 'oci-archive:o.tar']) {
+      const path = join(directory, kind.split(':')[1] as string);
+      const whole = await readFile(path);
+      // Headers and documents are where it is interesting; the layer is 300 kB of noise.
+      const places = fc
+        .integer({ min: 0, max: whole.length - 1 })
+        .map((at) => at - (at % 3 === 0 ? 0 : at % 512));
+      const damage = fc.array(fc.tuple(places, fc.integer({ min: 0, max: 255 })), {
+        minLength: 1,
+        maxLength: 4,
+      });
+      const length = fc.option(fc.integer({ min: 0, max: whole.length }), { freq: 4 });
+      await fc.assert(
+        fc.asyncProperty(damage, length, async (changes, cut) => {
+          const bytes = Buffer.from(whole).subarray(0, cut ?? whole.length);
+          for (const [at, value] of changes) if (at < bytes.length) bytes[at] = value;
+          await writeFile(path, bytes);
+          const code = await codeOf(valid(kind));
+          expect(code).toMatch(/^(done|OCI_[A-Z_]+|DIGEST_INVALID|PLATFORM_INVALID)$/);
+          if (code !== 'done') refused += 1;
+        }),
+        { numRuns: 60 },
+      );
+    }
+    expect(refused).toBeGreaterThan(10);
+  });
+
+  it('an archive that holds one name twice is refused', async () => {
+    const entry = (path: string, content: string) => tarFile({ path, content });
+    await writeFile(
+      join(directory, 'twice.tar'),
+      Buffer.concat([entry('manifest.json', '[]'), entry('./manifest.json', '[{}]'), Buffer.alloc(1024)]),
+    );
+    await expect(valid('docker-archive:twice.tar')).rejects.toMatchObject({
+      code: 'OCI_ARCHIVE_INVALID',
+      message: expect.stringContaining('two files "manifest.json"'),
+    });
   });
 
   it('follows no link out of a layout', async () => {
