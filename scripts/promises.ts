@@ -15,6 +15,7 @@ const pages = [
   { page: 'docs/security.md', letter: 'S', folders: program },
   { page: 'docs/conformance.md', letter: 'R', folders: library },
   { page: 'docs/layers.md', letter: 'L', folders: library },
+  { page: 'docs/store.md', letter: 'K', folders: library },
 ];
 
 const titles = /\b(?:it|test)(?:\.each\([^)]*\))?\(\s*['"`]([^'"`]*)/g;

@@ -17,6 +17,8 @@ import { lowerFinder } from './lower-file.ts';
 
 /** What counts of one path. Times do not: file systems keep them with different precision. */
 interface Facts {
+  readonly entry: TarEntry;
+  readonly content: string;
   readonly meta: string;
   /** Of a hard link: the path that it was made of. */
   readonly link?: ByteString;
@@ -55,6 +57,13 @@ async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
         for (let part = await next(); part !== undefined; part = await next()) hash.update(part);
       tree.set(cleaned(entry.path), factsOf(entry, hash.digest('hex')));
     },
+    restamp: async (entry) => {
+      const path = fileOf(tree, cleaned(entry.path));
+      const before = tree.get(path);
+      if (before === undefined) return;
+      const { type, size, linkPath } = before.entry;
+      tree.set(path, factsOf({ ...entry, path, type, size, linkPath }, before.content));
+    },
     finish: async () => {},
     abort: async () => {},
   };
@@ -65,8 +74,9 @@ async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
     await unpackLayer(blob, sink, { map, signal, diffId, lower });
     return tree;
   } catch (error) {
-    // A layer that cannot be read has a finding of its own, and one that needs its parents is compared with them.
-    if (error instanceof NeedsParents || isSkycapError(error, 'OCI_LAYER_DIFFID')) return undefined;
+    // It was unpacked under other rules, or needs its parents and is compared with them.
+    if (error instanceof NeedsParents || (isSkycapError(error) && error.code.startsWith('OCI_LAYER_')))
+      return undefined;
     throw error;
   } finally {
     blob.destroy();
@@ -87,34 +97,36 @@ function cleaned(path: ByteString): ByteString {
   return path.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
 }
 
-/** An ordinary user owns everything and cannot set what only root may. */
+/** An ordinary user's folder has contents only: owners, modes, devices and attributes are in a model beside it. */
 const asRoot = process.geteuid?.() === 0;
-const COMPARED = asRoot ? /^(user\.|trusted\.|security\.capability$)/ : /^user\./;
+const COMPARED = /^(user\.|trusted\.|security\.capability$)/;
 
 function factsOf(entry: TarEntry, content: string): Facts {
-  if (entry.type === 'link') return { meta: 'link', link: cleaned(entry.linkPath) };
+  if (entry.type === 'link') return { entry, content, meta: 'link', link: cleaned(entry.linkPath) };
+  const body =
+    entry.type === 'symlink' ? entry.linkPath : entry.type === 'file' ? `${entry.size} ${content}` : '';
+  if (!asRoot) return { entry, content, meta: `${entry.type} ${body}` };
   const xattrs = [...(entry.xattrs ?? [])]
     .filter(([name]) => COMPARED.test(name))
     .map(([name, value]) => `${name}=${value.toString('hex')}`)
     .toSorted();
-  const meta = [
-    entry.type,
-    entry.type === 'symlink' ? entry.linkPath : entry.mode.toString(8),
-    asRoot ? `${entry.uid}:${entry.gid}` : '',
-    entry.type === 'file' ? `${entry.size} ${content}` : '',
-    `${entry.devMajor},${entry.devMinor}`,
-    ...xattrs,
-  ];
-  return { meta: meta.join(' ') };
+  const mode = entry.type === 'symlink' ? '' : entry.mode.toString(8);
+  const owner = `${entry.uid}:${entry.gid}`;
+  const device = `${entry.devMajor},${entry.devMinor}`;
+  return { entry, content, meta: [entry.type, mode, owner, body, device, ...xattrs].join(' ') };
 }
 
+const inModel = ({ entry }: Facts): boolean =>
+  !asRoot && !['file', 'symlink', 'directory'].includes(entry.type);
+
 function firstDifference(wanted: Tree, found: Tree): string | undefined {
-  for (const path of wanted.keys()) {
+  for (const [path, facts] of wanted) {
     // The packed form has no entry for the root.
-    if (path === '' || path === '.') continue;
+    if (path === '' || path === '.' || inModel(facts)) continue;
     if (!found.has(path)) return `${showPath(path)} is gone`;
     if (metaOf(wanted, path) !== metaOf(found, path)) return `${showPath(path)} has changed`;
   }
+  if (!asRoot) return undefined;
   for (const path of found.keys()) if (!wanted.has(path)) return `${showPath(path)} was added`;
   return groupsOf(wanted) === groupsOf(found) ? undefined : 'hard links have changed';
 }

@@ -64,9 +64,9 @@ export async function ingestBlob(
     throw storeError(error, layout.directory);
   });
   let keep = false;
+  const transfer = new Transfer(handle, blob, { signal, emit });
   try {
     step('blob.begin');
-    const transfer = new Transfer(handle, blob, { signal, emit });
     await transfer.resume();
     await transfer.run(source);
     step('blob.sync');
@@ -78,7 +78,7 @@ export async function ingestBlob(
     step('blob.renamed');
   } catch (error) {
     // What a broken connection left is worth resuming; what the user stopped or a full disk cut is not left lying.
-    const coded = storeError(error, layout.directory);
+    const coded = error === transfer.refusal ? error : storeError(error, layout.directory);
     keep = !(isSkycapError(coded) && FINAL.has(coded.code));
     throw coded;
   } finally {
@@ -111,6 +111,8 @@ class Transfer {
   readonly #blob: Descriptor;
   readonly #options: TransferOptions;
   #digester: Digester;
+  /** What the one who was to bring the bytes threw: no fault of the store's. */
+  refusal: unknown;
   /** Bytes that came and are in the digest. */
   #done = 0;
   #resumed = false;
@@ -180,7 +182,10 @@ class Transfer {
   /** @returns why it ended early */
   async #attempt(open: Opener): Promise<string> {
     const { signal } = this.#options;
-    const chunks = await open(this.#done);
+    const chunks = await open(this.#done).catch((error: unknown) => {
+      this.refusal = error;
+      throw error;
+    });
     const iterator = chunks[Symbol.asyncIterator]();
     try {
       for (;;) {

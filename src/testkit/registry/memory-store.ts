@@ -20,6 +20,7 @@ export function memoryStore(directory: string): MemoryStore {
     blob: Descriptor,
     open: (offset: number) => Promise<AsyncIterable<Uint8Array>>,
   ): Promise<void> {
+    if (blobs.has(blob.digest)) return;
     const digester = createDigester(digestParts(blob.digest).algorithm);
     const parts: Uint8Array[] = [];
     for await (const part of await open(0)) {
