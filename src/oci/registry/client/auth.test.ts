@@ -164,7 +164,9 @@ describe('Bearer', () => {
     let valid = 't1';
     let issued = 0;
     await using registry = await guarded({
-      token: () => ({ body: JSON.stringify({ token: `t${++issued}`, expires_in: 1 }) }),
+      token: () => ({
+        body: JSON.stringify({ token: `t${++issued}`, expires_in: 1, issued_at: '2020-01-01T00:00:00Z' }),
+      }),
       accepts: (authorization) => authorization === `Bearer ${valid}`,
     });
     await using asked = asking();
