@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { signImage } from '../../src/testkit/images/index.ts';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
 
 interface Copied {
@@ -135,6 +136,25 @@ describe('image copy', () => {
       .slice(from)
       .filter(({ method, path }) => method !== 'HEAD' && path.includes('/blobs/sha256:'));
     expect(moved).toEqual([]);
+  });
+
+  it('carries what refers to an image along, if asked', async () => {
+    const image = await world.image('signed:1', { files: { f: 'signed' } });
+    const digest = (await world.images.resolve('localhost/signed:1'))?.digest;
+    if (digest === undefined) throw new Error('the registry lost an image');
+    await signImage(world.images, 'localhost/signed', digest);
+    const hops = [
+      [image, 'oci-archive:signed.tar'],
+      ['oci-archive:signed.tar', `${world.registry}/far/signed:1`],
+    ] as const;
+    for (const hop of hops) {
+      const copied = await json<Copied>('image', 'copy', ...hop, '--referrers');
+      expect(copied).toMatchObject({ digest, referrers: 2 });
+    }
+    const far = `docker://${world.registry}/far/signed:1`;
+    const tree = expectCode(await skycap('image', 'tree', far, '--referrers'), 0);
+    expect(tree.stdout).toMatch(/├─ referrer manifest .*test\/signature/);
+    expect(tree.stdout).toMatch(/└─ sha256-[0-9a-f]{64}\.sig /);
   });
 
   it('copies platforms of an index, and the index whole', async () => {

@@ -56,7 +56,7 @@ export async function stagedTarget(options: StagedOptions): Promise<ImageTarget>
     },
     async [Symbol.asyncDispose]() {
       await layout[Symbol.asyncDispose]();
-      if (done) await rm(staging, { recursive: true, force: true });
+      if (done || signal.aborted) await rm(staging, { recursive: true, force: true });
     },
   };
 }

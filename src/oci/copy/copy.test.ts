@@ -209,6 +209,9 @@ describe('with registries', () => {
       const again = await copy('store:localhost/t/i:1', `docker://${host}/a/b:2`);
       expect(again.blobs).toEqual({ copied: 0, present: 0, mounted: 0 });
       expect(requests.filter((line) => line.includes('/blobs/'))).toEqual([]);
+      const other = `docker://${host}/a/b@${one.digest}`;
+      expect(await codeOf(copy('store:localhost/t/i:1', other))).toBe('OCI_TRANSPORT_INVALID');
+      expect((await copy('store:localhost/t/i:amd', other)).digest).toBe(one.digest);
       const away = await copy(`${host}/a/b:1`, 'oci:away:v1', { referrers: true });
       expect(away).toMatchObject({ digest: both.digest, referrers: 2 });
     });
@@ -266,6 +269,21 @@ describe('what breaks off', () => {
     }
     expect(await readdir(join(directory, 'cut'))).toEqual(['blobs', 'index.json', 'oci-layout']);
     expect((await readdir(directory)).filter((name) => name.includes('skycap-copy'))).toEqual([]);
+  });
+
+  it.each(['oci:stopped', 'oci-archive:stopped.tar'])('stopped on purpose leaves nothing: %s', async (to) => {
+    const stop = new AbortController();
+    const stopped = { ...ends(), signal: stop.signal };
+    await using source = await openSource(parseTransport('store:localhost/t/i:1', 'docker'), stopped);
+    {
+      await using target = await openTarget(parseTransport(to, 'docker'), stopped, { replace: false });
+      const emit = (event: { readonly type: string }): void => {
+        if (event.type === 'blob.copied') stop.abort();
+      };
+      const options = { signal: stop.signal, emit, platforms: [], referrers: false, defaultPlatform: amd };
+      expect(await codeOf(copyImage(source, target, { ...options, concurrency: 1 }))).toBe('CANCELLED');
+    }
+    expect((await readdir(directory)).filter((name) => name.includes('stopped'))).toEqual([]);
   });
 
   it('believes no wrong bytes, and names nothing that has them', async () => {

@@ -8,7 +8,7 @@ import { OCI_INDEX } from '../image/media-types.ts';
 import { ingestBlob, sizeOf } from '../store/ingest.ts';
 import { Layout } from '../store/layout.ts';
 import { acquireLock, type Lock } from '../store/lock.ts';
-import type { Descriptor } from '../types.ts';
+import type { Descriptor, Digest } from '../types.ts';
 import { REF_NAME } from './layout-source.ts';
 import type { ImageTarget, ManifestPlace } from './types.ts';
 
@@ -42,6 +42,8 @@ export async function layoutTarget(options: LayoutTargetOptions): Promise<ImageT
   const layout = new PlainLayout(options.path);
   await begin(layout, options.path);
   const held = await guarded(layout, options);
+  const written = new Set<Digest>();
+  let isNamed = false;
   return {
     name: options.name,
     hasManifest: async () => false,
@@ -51,17 +53,24 @@ export async function layoutTarget(options: LayoutTargetOptions): Promise<ImageT
         options.path,
         ingestBlob(layout, descriptor, { ...transfer, open: async (at) => open(at) }),
       );
+      written.add(descriptor.digest);
       return 'copied';
     },
     async putManifest({ descriptor, bytes }, place, transfer) {
       const open = async (at: number): Promise<AsyncIterable<Uint8Array>> => once(bytes.subarray(at));
       await writing(options.path, ingestBlob(layout, descriptor, { ...transfer, open }));
+      written.add(descriptor.digest);
       if (place.kind === 'child') return;
+      isNamed = true;
       await writing(options.path, enter(layout, indexEntryOf(descriptor, place, options.ref)));
     },
     finish: async (root) => ({ digest: root.digest }),
     async [Symbol.asyncDispose]() {
       held[Symbol.dispose]();
+      // What was stopped on purpose leaves nothing; what broke off keeps what the next try can go on with.
+      if (options.signal.aborted && !isNamed) {
+        for (const digest of written) await rm(layout.blob(digest), { force: true });
+      }
       await tidy(layout);
     },
   };

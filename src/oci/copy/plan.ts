@@ -62,6 +62,7 @@ class Planner {
     this.#options.emit({ type: 'image.resolved', reference: this.#source.name, digest: named.digest });
     const changes: string[] = [];
     const root = await this.#choose(await this.#manifest(named), changes);
+    this.#checkName(root.manifest.descriptor.digest);
     await this.#walk(root, { kind: 'root' }, 0);
     if (this.#options.referrers) await this.#referrers();
     return {
@@ -71,6 +72,19 @@ class Planner {
       blobs: this.#blobs,
       changes,
     };
+  }
+
+  /** A target that names a digest is meant for that image only. */
+  #checkName(digest: Digest): void {
+    const named = this.#target.repository?.digest;
+    if (named === undefined || named === digest) return;
+    throw ociError(
+      'OCI_TRANSPORT_INVALID',
+      `${this.#target.name} names another digest than that of the image`,
+      {
+        hint: `name the target by a tag; the image is ${digest}`,
+      },
+    );
   }
 
   async #manifest(descriptor: Descriptor): Promise<Read> {
