@@ -59,14 +59,43 @@ export interface ManifestBytes {
   readonly bytes: Uint8Array;
 }
 
-/** Speaks the distribution protocol to any registry; rewrites, mirrors and credentials are its constructor's. */
+/**
+ * Speaks the distribution protocol (distribution-spec 1.1) to any registry; rewrites, mirrors and credentials are its
+ * constructor's. Reads go to mirrors first, all else to the registry itself. Errors are those of `oci/errors.ts` from
+ * REGISTRY_UNREACHABLE to REGISTRY_DIGEST_MISMATCH, REFERENCE_INVALID and DIGEST_INVALID, or the signal's reason.
+ */
 export interface RegistryClient extends AsyncDisposable {
-  /** By tag or digest; a reference with both is asked by digest. */
+  /**
+   * By tag or digest; a reference with both is asked by digest, one with neither for `latest` ("Pulling manifests").
+   * The bytes, 8 MiB at most, have the digest asked for, and the descriptor that they themselves give.
+   *
+   * @throws REGISTRY_NOT_FOUND, REGISTRY_DIGEST_MISMATCH, OCI_MANIFEST_INVALID, REGISTRY_ANSWER_TOO_LARGE
+   */
   getManifest(reference: Reference, options: TransferOptions): Promise<ManifestBytes>;
+  /**
+   * What a tag leads to, undefined where there is none ("Checking if content exists"). From the registry's headers
+   * where they suffice, so the digest is its word until the manifest was read.
+   */
   headManifest(reference: Reference, options: TransferOptions): Promise<Descriptor | undefined>;
+  /**
+   * Byte for byte, by tag, or by digest where the reference has no tag ("Pushing Manifests"). A manifest with a
+   * `subject` is put on the subject's list of referrers where the registry does not keep one.
+   *
+   * @throws REGISTRY_DIGEST_MISMATCH, OCI_MANIFEST_INVALID, REGISTRY_ANSWER_INVALID where the registry changed it
+   */
   putManifest(reference: Reference, manifest: ManifestBytes, options: TransferOptions): Promise<void>;
+  /**
+   * A manifest by digest, a tag by tag ("Deleting Manifests"); a list of referrers follows.
+   *
+   * @throws REGISTRY_NOT_FOUND, REGISTRY_UNSUPPORTED where the registry does not delete this
+   */
   deleteManifest(reference: Reference, options: TransferOptions): Promise<void>;
-  /** From `offset` on. The caller verifies; `Store.ingest` does. */
+  /**
+   * The bytes from `offset` to the descriptor's size, no more and no less ("Pulling blobs"); broken transfers go on
+   * where they ended. The caller verifies the digest; `Store.ingest` does.
+   *
+   * @throws REGISTRY_NOT_FOUND; while it is read REGISTRY_TRUNCATED, REGISTRY_ANSWER_INVALID
+   */
   getBlob(
     reference: Reference,
     blob: Descriptor,
@@ -74,13 +103,19 @@ export interface RegistryClient extends AsyncDisposable {
     options: TransferOptions,
   ): Promise<AsyncIterable<Uint8Array>>;
   hasBlob(reference: Reference, digest: Digest, options: TransferOptions): Promise<boolean>;
-  /** Mounts from `mountFrom` (a repository of the same registry) where the registry agrees, else uploads. */
+  /**
+   * Mounts from `mountFrom` (a repository of the same registry) where the registry agrees, else uploads ("Push").
+   * `source(offset)` may be asked again, from any offset, after a failure.
+   *
+   * @throws OCI_BLOB_CORRUPT where the source does not have the descriptor's size, REGISTRY_REFUSED
+   */
   putBlob(
     reference: Reference,
     blob: Descriptor,
     source: (offset: number) => AsyncIterable<Uint8Array>,
     options: TransferOptions & { readonly mountFrom?: string },
   ): Promise<'present' | 'mounted' | 'uploaded'>;
+  /** All tags of the repository, each once, in the registry's order ("Listing Tags"). */
   listTags(reference: Reference, options: TransferOptions): Promise<readonly string[]>;
 }
 

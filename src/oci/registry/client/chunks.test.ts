@@ -45,6 +45,7 @@ describe('chunks', () => {
     const outcome = await pushBlob(rules, { client });
     expect(outcome.result).toBe('uploaded');
     expect(sent(outcome, 'PATCH')).toEqual([]);
+    expect(sent(outcome, 'PUT').map((entry) => entry.headers['content-range'])).toEqual([undefined]);
     expect(outcome.opened).toEqual([0]);
     expect(state.bytes.equals(BYTES)).toBe(true);
   });
@@ -98,8 +99,10 @@ describe('chunks', () => {
       },
       { client },
     );
-    expect(outcome.result).toBe('uploaded');
+    expect(outcome).toMatchObject({ result: 'uploaded', opened: [0] });
     expect(inner.state.bytes.equals(BYTES)).toBe(true);
+    expect(sent(outcome, 'POST')).toHaveLength(1);
+    expect(sent(outcome, 'GET').at(-1)?.path).toBe(`${UPLOADS}1`);
   });
 
   it('R75 go on where only a part of one was taken', async () => {

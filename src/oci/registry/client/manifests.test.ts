@@ -44,6 +44,14 @@ describe('manifests', () => {
       'OCI_MANIFEST_INVALID',
     ],
     [
+      'a content type that is like its own',
+      {
+        headers: { 'content-type': 'application/vnd.docker.distribution.manifest.v2+json' },
+        body: JSON.stringify({ schemaVersion: 2, mediaType: TYPE, config: {}, layers: [] }),
+      },
+      'OCI_MANIFEST_INVALID',
+    ],
+    [
       'layers and manifests at once',
       {
         ...good,
@@ -120,6 +128,7 @@ describe('manifests', () => {
       [good, 1],
       [{ headers: { 'content-type': TYPE } }, 2],
       [{ headers: { 'docker-content-digest': DIGEST } }, 2],
+      [{ headers: { 'docker-content-digest': DIGEST, 'content-type': 'text/html' } }, 2],
       [{ status: 405 }, 2],
       [{ headers: { 'content-type': TYPE, 'docker-content-digest': 'sha256:x' }, body: BODY }, 2],
     ] as const) {
@@ -184,6 +193,7 @@ describe('manifests', () => {
       'DELETE /v2/team/app/manifests/old': { status: 202 },
       [`DELETE /v2/team/app/blobs/${DIGEST}`]: { status: 202 },
       'DELETE /v2/team/app/manifests/1': { status: 405 },
+      'DELETE /v2/team/app/manifests/kept': { status: 400 },
     });
     await using asked = asking();
     await asked.client.deleteManifest(asked.at(registry.host, `team/app@${DIGEST}`), asked.options);
@@ -197,6 +207,8 @@ describe('manifests', () => {
     expect(await codeOf(asked.client.deleteManifest(asked.at(registry.host), asked.options))).toBe(
       'REGISTRY_UNSUPPORTED',
     );
+    const kept = asked.at(registry.host, 'team/app:kept');
+    expect(await codeOf(asked.client.deleteManifest(kept, asked.options))).toBe('REGISTRY_UNSUPPORTED');
     const other = digestOf('other');
     expect(await codeOf(asked.client.deleteBlob(asked.at(registry.host), other, asked.options))).toBe(
       'REGISTRY_NOT_FOUND',

@@ -51,7 +51,7 @@ function older(more: { readonly etag?: boolean; readonly rules?: World['rules'] 
           ? { status: 404 }
           : {
               headers: {
-                'content-type': INDEX,
+                'content-type': (JSON.parse(world.list.body) as { mediaType: string }).mediaType,
                 ...(more.etag === true ? { etag: `"v${version}"` } : { etag: `W/"v${version}"` }),
               },
               body: world.list.body,
@@ -156,6 +156,7 @@ describe('a manifest with a subject', () => {
           status: 201,
           headers: { 'oci-subject': digestOf('another') },
         },
+        [`GET /v2/team/app/referrers/${SUBJECT}`]: { headers: { 'content-type': INDEX }, body: '{}' },
       },
     });
     await put(world, [one]);
@@ -350,6 +351,7 @@ describe('the built-in registry', () => {
     );
     const { digest } = manifest.descriptor;
     await asked.client.putManifest({ ...at, digest }, manifest, asked.options);
+    expect((await world.store.list()).some(({ reference }) => reference.includes(TAG))).toBe(false);
     const subject = { ...at, digest: SUBJECT };
     expect(await asked.client.listReferrers(subject, asked.options)).toEqual([
       { ...manifest.descriptor, artifactType: 't/sig' },

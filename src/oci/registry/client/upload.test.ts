@@ -94,6 +94,16 @@ describe('a blob', () => {
     const failing = await pushBlob({ [START]: here(), [`PUT ${UPLOADS}1`]: { status: 503 } });
     expect(failing.result).toBe('REGISTRY_BUSY');
     expect(failing.opened.length).toBeLessThanOrEqual(6);
+    const client = { chunkSize: 131_072 };
+    const forgetting = await pushBlob(
+      { [START]: here(), [`PATCH ${UPLOADS}1`]: [{ status: 404 }, { status: 404 }, { status: 404 }, here()] },
+      { client },
+    );
+    expect(forgetting.result).toBe('uploaded');
+    expect(sent(forgetting, 'POST')).toHaveLength(4);
+    const never = await pushBlob({ [START]: here(), [`PATCH ${UPLOADS}1`]: { status: 404 } }, { client });
+    expect(never.result).toBe('REGISTRY_NOT_FOUND');
+    expect(sent(never, 'POST')).toHaveLength(4);
   });
 
   it('survives a token that ends under way, refused before its body was read', async () => {

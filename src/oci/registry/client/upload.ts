@@ -13,9 +13,11 @@ export type { BlobSource } from './upload-parts.ts';
 const FALLBACK_CHUNK = 4 * 1024 * 1024;
 const SMALLEST_CHUNK = 64 * 1024;
 /** A chunk is held in memory; a registry that wants larger ones gets the rest in one request. */
-const LARGEST_CHUNK = 64 * 1024 * 1024;
+const LARGEST_CHUNK = 16 * 1024 * 1024;
 /** Blobs that go with the opening POST where a registry takes that; where not, so much is sent in vain, once. */
 const SINGLE = 64 * 1024;
+/** Some registries forget an upload whose connection broke; one that forgets all of them is not pushed to. */
+const MOST_RESTARTS = 3;
 /** Progress after which a broken upload counts as a new one. */
 const PROGRESS = 1024 * 1024;
 
@@ -72,7 +74,7 @@ class Upload {
   #chunkSize: number | undefined;
   #position: UploadPosition | undefined;
   #isRenewed = false;
-  #isRestarted = false;
+  #restarts = 0;
 
   constructor(sending: Sending, chunkSize: number | undefined) {
     const { blob, target } = sending;
@@ -121,10 +123,11 @@ class Upload {
   async #recover(error: unknown): Promise<void> {
     const { target, blob } = this.#sending;
     const before = this.#position?.offset ?? 0;
-    // The session may be gone, or what the registry said it had wrong: once from the start, then a refusal counts.
-    const isStale = isSkycapError(error, 'REGISTRY_NOT_FOUND') || (before > 0 && isRefusal(error));
-    if (isStale && !this.#isRestarted) {
-      this.#isRestarted = true;
+    // The session may be gone, or what the registry said it had wrong: from the start, before its refusal counts.
+    const isGone = isSkycapError(error, 'REGISTRY_NOT_FOUND') && this.#restarts < MOST_RESTARTS;
+    const isDoubtful = before > 0 && isRefusal(error) && this.#restarts === 0;
+    if (isGone || isDoubtful) {
+      this.#restarts += 1;
       return await this.#restart();
     }
     if (isTooLarge(error)) return await this.#shrink(error);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Reply, scriptedRegistry } from '../../../testkit/registry/index.ts';
+import { asking, codeOf, type Reply, scriptedRegistry } from '../../../testkit/registry/index.ts';
 import {
   BLOB,
   BYTES,
@@ -145,6 +145,21 @@ describe('an upload that broke', () => {
     const failed = await pushBlob(never.rules);
     expect(failed.result).toBe('REGISTRY_REFUSED');
     expect(sent(failed, 'POST')).toHaveLength(2);
+  });
+
+  it('R81 or one whose source never ends is not sent beyond its size', async () => {
+    await using registry = await scriptedRegistry({ [START]: here(), [`PUT ${UPLOADS}1`]: { status: 201 } });
+    await using asked = asking();
+    let given = 0;
+    const endless = async function* (): AsyncGenerator<Uint8Array> {
+      for (; given < 100; given += 1) yield BYTES;
+    };
+    for (const blob of [BLOB, { ...BLOB, size: 10 }]) {
+      given = 0;
+      const push = asked.client.putBlob(asked.at(registry.host), blob, endless, asked.options);
+      expect(await codeOf(push)).toBe('OCI_BLOB_CORRUPT');
+      expect(given).toBeLessThan(3);
+    }
   });
 
   it('R80 and is given up is deleted, one that went through is not', async () => {
