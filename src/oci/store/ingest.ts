@@ -237,8 +237,7 @@ class Transfer {
     const position = this.#done - this.#gatheredBytes;
     this.#gathered = [];
     this.#gatheredBytes = 0;
-    step('blob.write');
-    this.#writing = writeAll(this.#handle, pieces, position);
+    this.#writing = writeAll(this.#handle, pieces, position).then(() => step('blob.write'));
     // Whoever writes next, or ends, gets the error.
     this.#writing.catch(() => {});
   }
