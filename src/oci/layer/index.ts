@@ -17,6 +17,7 @@ export {
   packFolder,
   type VirtualFile,
 } from './pack.ts';
+export { readFileByNode } from './read-file.ts';
 export { readTar, TarReader } from './reader.ts';
 export type { LayerSink } from './sink.ts';
 export { type Unpacked, unpackLayer } from './unpack.ts';

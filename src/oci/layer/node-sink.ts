@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { link, mkdir, open, symlink } from 'node:fs/promises';
+import { isSkycapError } from '../../kernel/index.ts';
 import { diskError } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { type ByteString, showPath, type TarEntry } from './entry.ts';
@@ -22,6 +23,8 @@ export class NodeSink implements LayerSink {
     try {
       await this.#make(entry, next);
     } catch (error) {
+      // The body's own faults come through here.
+      if (isSkycapError(error)) throw error;
       const full = diskError(error, this.#root);
       if (full !== error || typeof (error as { code?: unknown }).code !== 'string') throw full;
       throw ociError(

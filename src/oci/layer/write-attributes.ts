@@ -35,7 +35,7 @@ export function isRoot(path: ByteString): boolean {
 /** Arguments are bytes, and Node gives strings: so they go in by a shell that reads them as they are. */
 export async function runOn(program: string, args: readonly (string | Buffer)[]): Promise<void> {
   const words = args.map((word) => (typeof word === 'string' ? Buffer.from(word) : word));
-  const script = Buffer.concat([Buffer.from(`exec ${program}`), ...words.map(quote)]);
+  const script = Buffer.concat([Buffer.from(`exec ${program}`), ...words.map(shellWord)]);
   const code = await new Promise<number>((resolve) => {
     const child = spawn('sh', [], { stdio: ['pipe', 'ignore', 'ignore'], env: helperEnvironment() });
     child.on('error', () => resolve(127));
@@ -51,6 +51,6 @@ export async function runOn(program: string, args: readonly (string | Buffer)[])
   if (code !== 0) throw ociError('OCI_LAYER_WRITE', `${program} failed with exit status ${code}`);
 }
 
-function quote(word: Buffer): Buffer {
+export function shellWord(word: Buffer): Buffer {
   return Buffer.from(` '${word.toString('latin1').replaceAll("'", "'\\''")}'`, 'latin1');
 }

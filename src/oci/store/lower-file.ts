@@ -4,10 +4,13 @@ import { dirname, join } from 'node:path';
 import {
   type ByteString,
   ErofsReader,
+  hasGnuTar,
   type LowerFile,
+  readFileByNode,
   readTar,
   type TarEntry,
   tarEnvironment,
+  unshiftXattrs,
 } from '../layer/index.ts';
 import type { IdMap, Lower } from '../port.ts';
 import { type LayerRecord, RECORD } from './layers.ts';
@@ -129,7 +132,7 @@ export function lowerFinder(
       const here = [...done, part].join('/');
       const found = await find(here);
       if (found === undefined) return undefined;
-      if (rest.length === 0) return found.kind === 'directory' ? undefined : fileFrom(found.view, here, map);
+      if (rest.length === 0) return await fileFrom(found.view, here, map);
       if (found.kind === 'directory') done.push(part);
       else if (found.kind !== 'symlink' || ++links > MAX_LINKS) return undefined;
       else {
@@ -149,7 +152,13 @@ async function fileFrom(
 ): Promise<LowerFile | undefined> {
   for await (const { entry } of view.read(path)) {
     const base = map?.hostBase ?? 0;
-    const unshifted: TarEntry = { ...entry, path, uid: entry.uid - base, gid: entry.gid - base };
+    const unshifted: TarEntry = {
+      ...entry,
+      path,
+      uid: entry.uid - base,
+      gid: entry.gid - base,
+      ...(entry.xattrs === undefined ? {} : { xattrs: unshiftXattrs(entry.xattrs, map) }),
+    };
     return { path, entry: unshifted, body: () => bodyOf(view, path) };
   }
   return undefined;
@@ -159,8 +168,12 @@ async function* bodyOf(view: LayerView, path: ByteString): AsyncGenerator<Buffer
   for await (const { body } of view.read(path)) yield* body;
 }
 
-/** GNU tar is the one that can read extended attributes. The name goes in by a file list, as it is bytes. */
+/** Node cannot read extended attributes, GNU tar can. The name goes in by a file list, as it is bytes. */
 async function* readOne(root: string, path: ByteString): ReturnType<typeof readTar> {
+  if (!(await hasGnuTar())) {
+    yield* readFileByNode(root, path);
+    return;
+  }
   const args = ['--create', '--file=-', '--format=posix', '--numeric-owner', '--no-recursion', '--xattrs'];
   const more = [
     '--xattrs-include=*',

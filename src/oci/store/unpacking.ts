@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { isSkycapError } from '../../kernel/index.ts';
 import { helperEnvironment } from '../../kernel/system/index.ts';
 import {
@@ -28,6 +28,7 @@ import {
   lowerOf,
   RECORD,
   readRecord,
+  readRecordAt,
   recordImage,
 } from './layers.ts';
 import type { Layout } from './layout.ts';
@@ -116,7 +117,7 @@ export class Unpacker {
     const cause = failed.find((error) => !isSkycapError(error, 'CANCELLED')) ?? failed[0];
     if (cause !== undefined) throw cause as Error;
     this.#startSync();
-    return settled.map((one) => (one as PromiseFulfilledResult<Lower>).value);
+    return await visible(settled.map((one) => (one as PromiseFulfilledResult<Lower>).value));
   }
 
   async #one(
@@ -199,7 +200,13 @@ export class Unpacker {
     const lower = parents === undefined ? undefined : lowerFinder(parents, map);
     try {
       const unpack = async (sink: LayerSink): Promise<Unpacked> =>
-        await unpackLayer(blob, sink, { map, signal, lower, diffId: layer.diffId });
+        await unpackLayer(blob, sink, {
+          map,
+          signal,
+          lower,
+          diffId: layer.diffId,
+          mediaType: layer.mediaType,
+        });
       if (options.form === 'folder') {
         const { entries, opaque } = await unpack(await openSink(content));
         return { entries, opaque };
@@ -265,6 +272,13 @@ export class Unpacker {
     this.#startSync();
     await this.#syncing;
   }
+}
+
+/** overlayfs does not look whether a layer's root is opaque, so what such a layer hides is left out. */
+async function visible(lowers: readonly Lower[]): Promise<readonly Lower[]> {
+  const records = await Promise.all(lowers.map((lower) => readRecordAt(dirname(lower.path))));
+  const top = records.findLastIndex((record) => record?.opaque.includes('') === true);
+  return top === -1 ? lowers : lowers.slice(top);
 }
 
 /** Another process's tar may still be dying in there, so what was added meanwhile is removed again. */

@@ -1,3 +1,4 @@
+export { scanTree } from './disk.ts';
 export { type Hostile, hostileLayers } from './hostile.ts';
 export { linesOf, MergedTree, ModelSink, treeDigest } from './model.ts';
 export {
