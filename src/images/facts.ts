@@ -1,4 +1,5 @@
 import type { FactsOf, InterfaceFacts } from '../bundle/index.ts';
+import { own } from '../kernel/index.ts';
 import type { Lock } from './lock.ts';
 
 /**
@@ -9,7 +10,7 @@ import type { Lock } from './lock.ts';
  */
 export function lockFacts(lock: Lock, host: string): FactsOf {
   return ({ name, platform }) => {
-    const entry = lock.invocationImages[name];
+    const entry = own(lock.invocationImages, name);
     if (entry === undefined || !('platforms' in entry)) return undefined;
     const { platforms } = entry;
     const locked = (platform === undefined ? undefined : platforms[platform]) ?? platforms[host];

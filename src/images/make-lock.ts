@@ -1,4 +1,5 @@
 import type { Bundle, InvocationImage } from '../bundle/index.ts';
+import { own } from '../kernel/index.ts';
 import { formatPlatform, formatReference, parseReference, withDefaultTag } from '../oci/names/index.ts';
 import type { ImageAccess } from './access.ts';
 import type { BuildInputs } from './build-inputs.ts';
@@ -56,7 +57,7 @@ export async function makeLock(
 
   const invocationImages: Record<string, Lock['invocationImages'][string]> = {};
   for (const image of bundle.invocationImages) {
-    const before = previous.invocationImages[image.name];
+    const before = own(previous.invocationImages, image.name);
     const after = await lockImage(image, before, { access, inputs, isMoved: isMoved(image.name) });
     invocationImages[image.name] = after;
     if ('reference' in after)
@@ -71,15 +72,15 @@ export async function makeLock(
   }
   const images: Record<string, SealedReference> = {};
   for (const image of bundle.images) {
-    images[image.key] = await lockReference(referencedText(image), previous.images[image.key], {
+    images[image.key] = await lockReference(referencedText(image), own(previous.images, image.key), {
       access,
       isMoved: isMoved(image.key),
     });
-    note(image.key, previous.images[image.key], images[image.key] as LockedReference);
+    note(image.key, own(previous.images, image.key), images[image.key] as LockedReference);
   }
   const dependencies: Record<string, SealedReference> = {};
   for (const dependency of bundle.dependencies) {
-    const before = previous.dependencies[dependency.name];
+    const before = own(previous.dependencies, dependency.name);
     dependencies[dependency.name] = await lockReference(dependency.reference, before, {
       access,
       isMoved: isMoved(dependency.name),
@@ -89,7 +90,7 @@ export async function makeLock(
   const lock: Lock = { lockVersion: 1, invocationImages, images, dependencies };
   for (const group of ['invocationImages', 'images', 'dependencies'] as const) {
     for (const name of Object.keys(previous[group])) {
-      if (name in lock[group]) continue;
+      if (Object.hasOwn(lock[group], name)) continue;
       const gone = previous[group][name];
       changes.push({
         kind: 'dropped',

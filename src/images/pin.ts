@@ -1,4 +1,5 @@
 import type { Bundle, InvocationImage, ReferencedImage } from '../bundle/index.ts';
+import { own } from '../kernel/index.ts';
 import type { PinnedImage, Platform } from '../oci/index.ts';
 import {
   formatPlatform,
@@ -48,7 +49,7 @@ async function pinImage(request: PinRequest, name: string, access: ImageAccess):
     );
   }
   const reference = parseReference(image.source.image);
-  const entry = request.lock.invocationImages[name];
+  const entry = own(request.lock.invocationImages, name);
   if (entry === undefined || !('reference' in entry)) {
     throw imagesError(
       'LOCK_ENTRY_MISSING',
@@ -91,7 +92,7 @@ export function pinReferences({
     bundle.images.map((image) => {
       if (image.digest !== undefined) return [image.key, image.digest];
       const written = formatReference(withDefaultTag(parseReference(referencedText(image))));
-      const entry = lock.images[image.key];
+      const entry = own(lock.images, image.key);
       if (entry?.reference === written) return [image.key, entry.digest];
       throw imagesError(
         entry === undefined ? 'LOCK_ENTRY_MISSING' : 'LOCK_STALE',

@@ -1,4 +1,5 @@
 import type { Bundle } from '../bundle/index.ts';
+import { own } from '../kernel/index.ts';
 import type { ImageAccess } from './access.ts';
 import type { Lock } from './lock.ts';
 import type { LockChange } from './make-lock.ts';
@@ -19,7 +20,7 @@ export async function tagsNow(
   const moved: LockChange[] = [];
   const unknown: { name: string; reference: string; reason: string }[] = [];
   const asked = bundle.invocationImages.map(async ({ name, source }) => {
-    const entry = lock.invocationImages[name];
+    const entry = own(lock.invocationImages, name);
     if (source.kind !== 'registry' || entry === undefined || !('reference' in entry)) return;
     if (source.image.includes('@')) return;
     const { reference, digest: from } = entry;

@@ -1,4 +1,5 @@
 import { didYouMean } from '../document/index.ts';
+import { own } from '../kernel/index.ts';
 import type { Plan } from '../plan/index.ts';
 import { allowedSources, loadSecrets } from '../secrets/index.ts';
 import { installationError } from './errors.ts';
@@ -32,8 +33,8 @@ export async function resolveCredentials(
   const missing: string[] = [];
   for (const credential of plan.credentials) {
     if (!seen.has(credential.name)) continue;
-    const flagged = request.credentials[credential.name];
-    const source = flagged ?? deps.configuredCredentials[credential.name];
+    const flagged = own(request.credentials, credential.name);
+    const source = flagged ?? own(deps.configuredCredentials, credential.name);
     if (source === undefined) {
       if (credential.required) missing.push(credential.name);
       continue;

@@ -1,6 +1,7 @@
 import type { Bundle, Parameter } from '../bundle/index.ts';
 import { stringify } from '../document/expression/index.ts';
 import { didYouMean, type Json } from '../document/index.ts';
+import { own } from '../kernel/index.ts';
 import type { KnownValue } from '../plan/index.ts';
 import type { StoredValue } from '../state/index.ts';
 import { installationError } from './errors.ts';
@@ -45,18 +46,18 @@ export function resolveParameters(request: ParameterRequest): ResolvedParameters
     });
   }
   const values = new Map<string, KnownValue>();
-  const remembered: Record<string, StoredValue> = {};
+  const remembered = new Map<string, StoredValue>();
   const missing: string[] = [];
   for (const parameter of bundle.parameters) {
     const { name, sensitive } = parameter;
-    const given = request.given[name];
-    const before = request.remembered[name];
+    const given = own(request.given, name);
+    const before = own(request.remembered, name);
     if (given !== undefined) {
       const value = fromInput(parameter, given, request.checkValue);
       values.set(name, value);
-      remembered[name] = { sensitive, value: value.json };
+      remembered.set(name, { sensitive, value: value.json });
     } else if (before !== undefined) {
-      remembered[name] = { sensitive, value: before.value };
+      remembered.set(name, { sensitive, value: before.value });
       values.set(name, checked(parameter, before.value as Json, request.checkValue));
     } else if (parameter.source !== undefined && request.outputs.has(parameter.source.output)) {
       const output = request.outputs.get(parameter.source.output) as KnownValue;
@@ -80,7 +81,7 @@ export function resolveParameters(request: ParameterRequest): ResolvedParameters
   for (const [name] of values) {
     if (!applies(declared.get(name) as Parameter, action)) values.delete(name);
   }
-  return { values, remembered };
+  return { values, remembered: Object.fromEntries(remembered) };
 }
 
 function applies(parameter: Parameter, action: string): boolean {

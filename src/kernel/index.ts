@@ -1,6 +1,7 @@
 export * from './errors.ts';
 export * from './events.ts';
 export { failpoint } from './failpoint.ts';
+export { own } from './own.ts';
 export { createRedactor, MASK, type Redactor, type RedactorStream, type SecretValue } from './redact.ts';
 export { type CiSystem, ciSystem, escapeLine, escapeTerminal, neutraliseWorkflowCommands } from './text.ts';
 export { ulid } from './ulid.ts';

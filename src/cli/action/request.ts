@@ -76,14 +76,17 @@ function engineOf(name: string | undefined): string | undefined {
 
 /** Flags win over files, later ones over earlier ones. */
 async function readParameters(flags: Flags, context: Context): Promise<Record<string, ParameterInput>> {
-  const parameters: Record<string, ParameterInput> = {};
+  // Names are anyone's: as an object's keys, `__proto__` would be no name.
+  const parameters = new Map<string, ParameterInput>();
   for (const path of flags.list('params-file')) {
-    Object.assign(parameters, await readParametersFile(resolve(context.host.cwd, path)));
+    for (const [name, value] of await readParametersFile(resolve(context.host.cwd, path))) {
+      parameters.set(name, value);
+    }
   }
   for (const [name, text] of Object.entries(pairs(flags.list('param'), '--param'))) {
-    parameters[name] = await readParameter(name, text, context);
+    parameters.set(name, await readParameter(name, text, context));
   }
-  return parameters;
+  return Object.fromEntries(parameters);
 }
 
 async function readParameter(name: string, text: string, context: Context): Promise<ParameterInput> {
@@ -106,7 +109,7 @@ async function readParameter(name: string, text: string, context: Context): Prom
   return { kind: 'text', text };
 }
 
-async function readParametersFile(file: string): Promise<Record<string, ParameterInput>> {
+async function readParametersFile(file: string): Promise<readonly (readonly [string, ParameterInput])[]> {
   const { loadDocument, toJson } = await import('../../document/index.ts');
   const source = (await readUserFile(file, 'parameters file')).toString('utf8');
   const { root, problems } = (await loadDocument()).parseYaml(source, { file });
@@ -118,7 +121,7 @@ async function readParametersFile(file: string): Promise<Record<string, Paramete
     });
   }
   if (root === undefined) {
-    return {};
+    return [];
   }
   if (root.kind !== 'map') {
     throw kernelError('USAGE', 'the parameters file is no map of names to values', {
@@ -126,8 +129,7 @@ async function readParametersFile(file: string): Promise<Record<string, Paramete
       place: { file, line: 1 },
     });
   }
-  const inputs = root.entries.map(({ key, value }) => [key, { kind: 'json', value: toJson(value) }] as const);
-  return Object.fromEntries(inputs);
+  return root.entries.map(({ key, value }) => [key, { kind: 'json', value: toJson(value) }] as const);
 }
 
 function readCredentials(words: readonly string[]): Record<string, CredentialSource> {
