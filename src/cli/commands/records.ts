@@ -1,4 +1,5 @@
 import { didYouMean } from '../../document/index.ts';
+import type { Event } from '../../kernel/index.ts';
 import {
   type Installation,
   type InstallationKey,
@@ -56,4 +57,18 @@ export async function lastRunOf(state: ManagedStateStore, key: InstallationKey):
     });
   }
   return last;
+}
+
+/** By its record it goes on. */
+export function isOpen(run: Run): boolean {
+  return run.state === 'running' || run.state === 'pending';
+}
+
+/** Of a run that goes on by its record and that nobody works on any more. */
+export function processGone(runId: string): Event & { readonly code: string; readonly message: string } {
+  return {
+    type: 'warning',
+    code: 'run-abandoned',
+    message: `the process of run ${runId} is gone; the next action finds out how the run ended before it starts`,
+  };
 }

@@ -1,10 +1,10 @@
 import { hostname } from 'node:os';
 import { isSkycapError } from '../../kernel/index.ts';
-import type { InstallationKey, ManagedStateStore } from '../../state/index.ts';
+import type { InstallationKey, ManagedStateStore, Run } from '../../state/index.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import type { Command } from '../types.ts';
-import { findRun } from './records.ts';
+import { findRun, isOpen, processGone } from './records.ts';
 
 export const command: Command = {
   path: 'run cancel',
@@ -23,16 +23,25 @@ export const command: Command = {
     const run = await findRun(state, id as string);
     const kill = flags.switch('kill');
     const wait = !flags.switch('no-wait');
-    if (run.state !== 'running' && run.state !== 'pending') {
+    if (!isOpen(run)) {
       throw usage(`run ${run.id} has ended already (${run.state})`, `see skycap run show ${run.id}`);
     }
     const pid = await holderOf(state, { namespace: run.namespace, name: run.installation }, run.id);
     // Not TERM twice: the kernel may make one of two, and where one was sent before, the third would leave the step.
     context.host.signal(pid, kill ? 'SIGQUIT' : 'SIGTERM');
-    const last = wait ? await endOf(state, run.id, context.signal) : run.state;
+    const last = wait ? await endOf(state, run.id, context.signal) : run;
+    const isGone = wait && isOpen(last) && !context.signal.aborted;
+    if (isGone) {
+      context.emit(processGone(run.id));
+    }
     await context.result({
-      data: { id: run.id, signalled: pid, state: last },
-      text: () => (wait ? `run ${run.id} ended: ${last}\n` : `asked run ${run.id} to end\n`),
+      data: { id: run.id, signalled: pid, state: last.state },
+      text: () =>
+        !wait
+          ? `asked run ${run.id} to end\n`
+          : isGone
+            ? `nothing tells yet how run ${run.id} ended\n`
+            : `run ${run.id} ended: ${last.state}\n`,
     });
     return 0;
   },
@@ -65,10 +74,10 @@ async function holderOf(state: ManagedStateStore, key: InstallationKey, runId: s
   );
 }
 
-async function endOf(state: ManagedStateStore, runId: string, signal: AbortSignal): Promise<string> {
+async function endOf(state: ManagedStateStore, runId: string, signal: AbortSignal): Promise<Run> {
   // The log ends with the run's record.
   for await (const _line of state.readLog(runId, { follow: true, signal })) {
     // only the end counts
   }
-  return (await findRun(state, runId)).state;
+  return await findRun(state, runId);
 }

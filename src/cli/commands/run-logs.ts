@@ -4,7 +4,7 @@ import { eventLines } from '../render/event-text.ts';
 import { LineBuffer } from '../render/lines.ts';
 import type { Command } from '../types.ts';
 import { installationFlag, installationName, namespaceFlag, runFlag } from './common.ts';
-import { findRun, lastRunOf } from './records.ts';
+import { findRun, isOpen, lastRunOf, processGone } from './records.ts';
 
 export const command: Command = {
   path: 'run logs',
@@ -54,7 +54,13 @@ export const command: Command = {
         stdout.write(isJson ? `${text}\n` : logText(text, buffer, context.style));
       }
     }
-    return context.signal.aborted ? 130 : 0;
+    if (context.signal.aborted) {
+      return 130;
+    }
+    if (flags.switch('follow') && !stdout.broken.aborted && isOpen(await findRun(state, run.id))) {
+      context.emit(processGone(run.id));
+    }
+    return 0;
   },
 };
 

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -106,6 +106,12 @@ function writeHolder(
   const path = join(holders, `${process.pid}-${randomBytes(6).toString('hex')}.json`);
   writeWhole(path, JSON.stringify(file), 'replace');
   return path;
+}
+
+/** Whether the installation was worked on under the lock, and no living process does so now. */
+export function isLetGo(locks: string, key: InstallationKey): boolean {
+  const base = join(locks, fileNameOf(key));
+  return existsSync(`${base}.lock`) && !readHolders(`${base}.holders`).some(isLive);
 }
 
 function readHolders(holders: string): readonly HolderFile[] {

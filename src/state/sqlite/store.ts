@@ -1,8 +1,7 @@
-import { closeSync, constants, openSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { isSkycapError } from '../../kernel/index.ts';
-import { stateError } from '../errors.ts';
 import type {
   Installation,
   InstallationFilter,
@@ -20,12 +19,12 @@ import type {
   StepRecord,
 } from '../port.ts';
 import { BundleStateFiles, stateRun } from './bundle-state.ts';
+import { ensureDatabase } from './create.ts';
 import { Database } from './database.ts';
 import { prepareDirectory, type StatePaths } from './directory.ts';
-import { asFileError, fileErrorCode } from './files.ts';
 import * as installations from './installations.ts';
 import { Keyring } from './keyring.ts';
-import { acquireLock } from './lock.ts';
+import { acquireLock, isLetGo } from './lock.ts';
 import { isFileName, logPath, openLogFile, readLogFile } from './log.ts';
 import { inspectSchema, migrate } from './migrations.ts';
 import * as outputs from './outputs.ts';
@@ -40,6 +39,8 @@ const ENDED: ReadonlySet<string | undefined> = new Set([
   'aborted',
   'unknown',
 ]);
+
+const HANDOVER_MS = 200;
 
 /** What the stores of one directory in this process share: the database must be opened once only. */
 interface Shared {
@@ -87,7 +88,7 @@ async function leave(directory: string, entry: Entry): Promise<void> {
 }
 
 async function openShared(paths: StatePaths): Promise<Shared> {
-  createPrivate(paths.database);
+  ensureDatabase(paths.database);
   try {
     return await openDatabase(paths, 'shared');
   } catch (error) {
@@ -114,21 +115,6 @@ async function openDatabase(paths: StatePaths, how: 'shared' | 'alone'): Promise
   } catch (error) {
     db.closeNow();
     throw error;
-  }
-}
-
-/** SQLite gives its other files the mode of this one. No connection of this process exists yet: see fcntl(2). */
-function createPrivate(path: string): void {
-  try {
-    closeSync(openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600));
-  } catch (error) {
-    if (fileErrorCode(error) === 'EEXIST') return;
-    if (fileErrorCode(error) !== 'EACCES' && fileErrorCode(error) !== 'EROFS') throw asFileError(error, path);
-    throw stateError('STATE_PERMISSIONS', `the state database ${path} cannot be made`, {
-      hint: 'check owner and permissions of its folder, or set `state.directory` to another one',
-      details: { path },
-      cause: error,
-    });
   }
 }
 
@@ -219,13 +205,26 @@ class SqliteState implements ManagedStateStore {
     const { paths } = this.#mine();
     if (!isFileName(runId)) throw runs.noSuchRun(runId);
     let any = false;
-    const ended = async (): Promise<boolean> => ENDED.has(await this.#read((db) => runs.runState(db, runId)));
+    const ended = async (): Promise<boolean> =>
+      ENDED.has(await this.#read((db) => runs.runState(db, runId))) || (await this.#isAbandoned(runId));
     for await (const line of readLogFile(logPath(paths.logs, runId), { ...options, ended })) {
       any = true;
       yield line;
     }
     if (any || options.signal.aborted) return;
     if ((await this.#read((db) => runs.runState(db, runId))) === undefined) throw runs.noSuchRun(runId);
+  }
+
+  /** The process that ran it is gone, and none that would finish it is at work. */
+  async #isAbandoned(runId: string): Promise<boolean> {
+    const run = await this.getRun(runId);
+    if (run === undefined) return false;
+    const { locks } = this.#mine().paths;
+    const key = { namespace: run.namespace, name: run.installation };
+    if (!isLetGo(locks, key)) return false;
+    // One lets go while the next takes hold.
+    await sleep(HANDOVER_MS);
+    return isLetGo(locks, key);
   }
 
   saveState(installationId: string, runId: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
