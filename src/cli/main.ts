@@ -28,14 +28,23 @@ function cacheCompiledCode(): void {
         ? undefined
         : `${HOME}/.cache`;
   const folder = SKYCAP_CACHE_DIRECTORY ?? (xdg === undefined ? undefined : `${xdg}/skycap`);
-  if (folder?.startsWith('/') === true) {
+  // Below /proc no folder can be made, and Node tries for good.
+  if (folder?.startsWith('/') === true && !/^\/(?:proc|sys)(?:\/|$)/.test(folder)) {
     process.getBuiltinModule('node:module').enableCompileCache(`${folder}/compiled`);
   }
 }
 
-if (isPlainVersion(process.argv.slice(2))) {
-  writeSync(1, `skycap ${version}\n`);
-} else {
+/** False where it could not be written: the long way knows what to say. */
+function writeVersion(): boolean {
+  try {
+    writeSync(1, `skycap ${version}\n`);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+if (!(isPlainVersion(process.argv.slice(2)) && writeVersion())) {
   cacheCompiledCode();
   const { start } = await import('./process.ts');
   await start(process);

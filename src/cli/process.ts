@@ -81,16 +81,21 @@ function outputOf(proc: Process, name: 'stdout' | 'stderr'): Output {
   return isTerminalLike(fd) ? streamOutput(proc[name]) : fileOutput(fd);
 }
 
-/** Character devices are terminals and `/dev/null`; the stream tells them apart. */
+/** Major number of `/dev/null`, `/dev/full` and their like (kernel.org, "Linux allocated devices"). */
+const MEMORY_DEVICES = 1;
+
+/** Other character devices are terminals, but for few; the stream tells them apart. */
 function isTerminalLike(fd: number): boolean {
   try {
-    return fstatSync(fd).isCharacterDevice();
+    const stat = fstatSync(fd);
+    return stat.isCharacterDevice() && stat.rdev >> 8 !== MEMORY_DEVICES;
   } catch {
     return false;
   }
 }
 
-function fileOutput(fd: number): Output {
+/** @throws DISK_FULL by `write` to stdout; events that nobody can take are no reason to end a run */
+function fileOutput(fd: 1 | 2): Output {
   const broken = new AbortController();
   return {
     isTerminal: false,
@@ -113,8 +118,14 @@ function writeAll(fd: number, bytes: Uint8Array): boolean {
       offset += writeSync(fd, bytes, offset);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      if (code === 'EPIPE' || code === 'EBADF') {
+      if (code === 'EPIPE' || code === 'EBADF' || (fd === 2 && code !== 'EAGAIN')) {
         return false;
+      }
+      if (code === 'ENOSPC' || code === 'EDQUOT') {
+        throw kernelError('DISK_FULL', 'standard output takes no more: no space left where it goes', {
+          hint: 'free some space there and run the command again',
+          cause: error,
+        });
       }
       if (code !== 'EAGAIN') {
         throw error;

@@ -63,6 +63,8 @@ export type RunEvent =
       readonly step?: string;
       readonly sensitive: boolean;
       readonly value?: Json;
+      /** Of a value that is no text. */
+      readonly encoding?: 'base64';
     }
   | {
       readonly type: 'run.finished';

@@ -1,3 +1,4 @@
+export { isBinary } from './binary.ts';
 export { runError } from './errors.ts';
 export type * from './events.ts';
 export type { RunHooks } from './execute.ts';

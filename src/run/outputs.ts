@@ -1,6 +1,7 @@
 import type { Json } from '../document/index.ts';
 import type { KnownValue, Plan, PlanStep } from '../plan/index.ts';
 import type { OutputRecord } from '../state/index.ts';
+import { isBinary } from './binary.ts';
 import type { RunRequest } from './types.ts';
 
 /** Outputs that no step's record is written with. */
@@ -24,7 +25,7 @@ export function outputRecords(
     runId: request.runId,
     name,
     sensitive: value.sensitive,
-    contentType: typeof value.json === 'string' ? 'text' : 'json',
+    contentType: isBinary(value) ? 'binary' : typeof value.json === 'string' ? 'text' : 'json',
     value: value.bytes,
     created: request.now().toISOString(),
   }));
@@ -41,9 +42,13 @@ export function emitOutputs(
       name,
       sensitive: value.sensitive,
       ...(step === undefined ? {} : { step: step.id }),
-      ...(value.sensitive ? {} : { value: value.json }),
+      ...(value.sensitive ? {} : shown(value)),
     });
   }
+}
+
+function shown(value: KnownValue): { readonly value: Json; readonly encoding?: 'base64' } {
+  return { value: value.json, ...(isBinary(value) ? { encoding: 'base64' } : {}) };
 }
 
 /**

@@ -3,7 +3,9 @@ import { escapeLine, escapeTerminal, neutraliseWorkflowCommands } from '../../ke
 import type { OciEvent } from '../../oci/index.ts';
 import type { RunEvent } from '../../run/index.ts';
 import type { Style } from '../types.ts';
+import { binaryCell } from './binary.ts';
 import type { LineBuffer } from './lines.ts';
+import { shellWord } from './shell-word.ts';
 import { type Color, paint } from './style.ts';
 import { formatBytes, formatDuration, shortDigest } from './units.ts';
 
@@ -86,7 +88,7 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
       );
     case 'output.collected':
       return info(
-        `output ${escapeLine(event.name)}${event.sensitive ? ' (sensitive)' : ` = ${outputValue(event.value)}`}`,
+        `output ${escapeLine(event.name)}${event.sensitive ? ' (sensitive)' : ` = ${outputValue(event)}`}`,
       );
     case 'run.finished': {
       const color = event.state === 'succeeded' ? 'green' : 'red';
@@ -186,18 +188,14 @@ function stepFinished(
   return { level: isGood ? 'info' : 'error', text };
 }
 
-function outputValue(value: unknown): string {
+function outputValue({ name, value, encoding }: Extract<RunEvent, { type: 'output.collected' }>): string {
+  if (encoding !== undefined) return escapeLine(binaryCell(name, Buffer.byteLength(String(value), encoding)));
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
   return escapeLine(text.length > 200 ? `${text.slice(0, 200)}…` : text);
 }
 
 function stepName(step: string): string {
   return `step ${escapeLine(step)}`;
-}
-
-/** A word as a POSIX shell would read it back. */
-export function shellWord(word: string): string {
-  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 function info(text: string): EventLine {

@@ -1,4 +1,6 @@
 import type { ActionResult } from '../../installation/index.ts';
+import { isBinary } from '../../run/index.ts';
+import { binaryCell } from './binary.ts';
 import { cellOf, hidden } from './installation.ts';
 import { runDetailJson } from './run.ts';
 import { table } from './table.ts';
@@ -13,6 +15,7 @@ export function ranJson({ run, result }: Ran, isDeleted: boolean): Record<string
       name,
       sensitive: value.sensitive,
       value: value.sensitive ? hidden : value.json,
+      ...(!value.sensitive && isBinary(value) ? { encoding: 'base64' } : {}),
     })),
     ...(isDeleted ? { deleted: true } : {}),
   };
@@ -22,7 +25,14 @@ export function ranJson({ run, result }: Ran, isDeleted: boolean): Record<string
 export function ranText({ run, result }: Ran, isDeleted: boolean): string {
   const outputs = [...result.outputs];
   const head = `${run.action} of ${run.installation} ${result.state}, run ${run.id}\n`;
-  const rows = outputs.map(([name, value]) => [name, value.sensitive ? hidden : cellOf(value.json)]);
+  const rows = outputs.map(([name, value]) => [
+    name,
+    value.sensitive
+      ? hidden
+      : isBinary(value)
+        ? binaryCell(name, value.bytes.byteLength)
+        : cellOf(value.json),
+  ]);
   return (
     head +
     (rows.length === 0 ? '' : `\n${table(['OUTPUT', 'VALUE'], rows)}`) +

@@ -1,4 +1,5 @@
 import type { OutputRecord, Run, StepRecord } from '../../state/index.ts';
+import { binaryCell } from './binary.ts';
 import { cellOf, hidden, lostText, shown, typeOf } from './installation.ts';
 import { properties, section, table } from './table.ts';
 import { formatAge, formatDuration } from './units.ts';
@@ -142,13 +143,21 @@ export function outputJson(output: OutputRecord): Record<string, unknown> {
     const { name, sensitive, runId, created } = output;
     return { name, type: 'unknown', sensitive, value: lostText, runId, created };
   }
+  const open = openOutputJson(output);
+  if (!output.sensitive) return open;
+  const { encoding: _, ...rest } = open;
+  return { ...rest, value: hidden };
+}
+
+/** The same with its value, sensitive or not: for who asks for this one output. */
+export function openOutputJson(output: OutputRecord): Record<string, unknown> {
   const value = outputValue(output);
   return {
     name: output.name,
     type: output.contentType === 'binary' ? 'string' : typeOf(value),
     sensitive: output.sensitive,
-    value: output.sensitive ? hidden : value,
-    ...(output.contentType === 'binary' && !output.sensitive ? { encoding: 'base64' } : {}),
+    value,
+    ...(output.contentType === 'binary' ? { encoding: 'base64' } : {}),
     runId: output.runId,
     created: output.created,
     sizeBytes: output.value.byteLength,
@@ -186,7 +195,7 @@ export function outputTable(outputs: readonly OutputRecord[]): string {
       return [
         output.name,
         type,
-        encoding === undefined ? cellOf(value) : `(${output.value.byteLength} bytes)`,
+        encoding === undefined ? cellOf(value) : binaryCell(output.name, output.value.byteLength),
       ];
     }),
   );
