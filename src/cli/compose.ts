@@ -31,11 +31,12 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
   const owned = new AsyncDisposableStack();
   const settings = once(async () => {
     const { loadSettings } = await (await import('../settings/index.ts')).loadSettingsReader();
+    const home = accountHome();
     return await loadSettings({
       env: context.host.env,
       flags,
       uid: context.host.uid,
-      home: userInfo().homedir,
+      ...(home === undefined ? {} : { home }),
     });
   });
   const state = once(async () => {
@@ -47,7 +48,7 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
     return owned.use(await openStore({ directory: (await settings()).settings.store.directory }));
   });
   const credentials = once(async (): Promise<StoreOptions> => {
-    const home = context.host.env.HOME ?? userInfo().homedir;
+    const home = context.host.env.HOME ?? accountHome() ?? '/';
     return { environment: { env: context.host.env, home }, signal: context.signal };
   });
   const registryOptions = once(async (): Promise<RegistryClientOptions> => {
@@ -101,6 +102,15 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
     own: (thing) => owned.use(thing),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+/** Undefined for a user that no account stands behind. */
+function accountHome(): string | undefined {
+  try {
+    return userInfo().homedir;
+  } catch {
+    return undefined;
+  }
 }
 
 function once<T>(make: () => Promise<T>): () => Promise<T> {

@@ -176,7 +176,7 @@ export const refusedFlags: Readonly<Record<string, readonly RefusedFlag[]>> = {
     },
   ],
   upgrade: [...action, freshPull, versionStrategy, { name: 'version', ...bundlesStayFiles }],
-  invoke: [...action, freshPull],
+  invoke: action,
   uninstall: [...action, freshPull],
 };
 

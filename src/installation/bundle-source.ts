@@ -2,7 +2,7 @@ import { existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { arch, platform } from 'node:os';
 import { basename, resolve } from 'node:path';
-import { type Bundle, bundleError, loadLint } from '../bundle/index.ts';
+import { type Bundle, bundleError, bundleNotFound, loadLint } from '../bundle/index.ts';
 import type { Problem } from '../document/index.ts';
 import { emptyLock, type Lock, lockFacts, parseLock } from '../images/index.ts';
 import { isSkycapError } from '../kernel/index.ts';
@@ -19,7 +19,7 @@ export interface LoadedBundle {
 
 /**
  * A bundle and its lock, linted with what the lock says of images.
- * @throws BUNDLE_UNREADABLE, BUNDLE_INVALID with every problem in `details`, LOCK_INVALID
+ * @throws BUNDLE_NOT_FOUND, BUNDLE_UNREADABLE, BUNDLE_INVALID with every problem in `details`, LOCK_INVALID
  */
 export async function loadBundleSource(source: BundleSource): Promise<LoadedBundle> {
   const lock = await readLock(source.lockFile);
@@ -83,15 +83,12 @@ async function readSource(file: string): Promise<string> {
   } catch (cause) {
     if (isSkycapError(cause)) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
-    throw bundleError(
-      'BUNDLE_UNREADABLE',
-      `${file} cannot be read: ${code === 'ENOENT' ? 'there is no such file' : (code ?? 'unknown reason')}`,
-      {
-        hint: 'name the file with --file, or begin one with: skycap create',
-        place: { file },
-        cause,
-      },
-    );
+    if (code === 'ENOENT' || code === 'ENOTDIR') throw bundleNotFound(file);
+    throw bundleError('BUNDLE_UNREADABLE', `${file} cannot be read: ${code ?? 'unknown reason'}`, {
+      hint: 'name the file with --file',
+      place: { file },
+      cause,
+    });
   }
   return bytes.toString('utf8');
 }

@@ -1,4 +1,4 @@
-import { open, rename, writeFile } from 'node:fs/promises';
+import { open, readFile, rename, writeFile } from 'node:fs/promises';
 import type { Bundle } from '../bundle/index.ts';
 import { didYouMean } from '../document/index.ts';
 import {
@@ -10,7 +10,7 @@ import {
   makeLock,
   tagsNow,
 } from '../images/index.ts';
-import { isSkycapError } from '../kernel/index.ts';
+import { isSkycapError, own } from '../kernel/index.ts';
 import { buildInputs } from './build-inputs.ts';
 import { type LoadedBundle, readBundleFile, readLock } from './bundle-source.ts';
 import type { ActionDeps, ActionRequest, BundleSource } from './types.ts';
@@ -28,9 +28,9 @@ export async function ensureLock(
 ): Promise<Lock> {
   const { lock, bundle } = loaded;
   const missing = [
-    ...names.filter((name) => lock.invocationImages[name] === undefined),
+    ...names.filter((name) => own(lock.invocationImages, name) === undefined),
     ...bundle.images
-      .filter((image) => image.digest === undefined && lock.images[image.key] === undefined)
+      .filter((image) => image.digest === undefined && own(lock.images, image.key) === undefined)
       .map((image) => image.key),
   ];
   if (missing.length === 0) return lock;
@@ -108,9 +108,12 @@ async function previousLock(file: string, update: 'all' | readonly string[]): Pr
   }
 }
 
+/** A lock that says the same stays as it is, with its time. */
 async function writeLock(file: string, lock: Lock): Promise<void> {
+  const text = formatLock(lock);
+  if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
   const temporary = `${file}.${process.pid}.tmp`;
-  await writeFile(temporary, formatLock(lock));
+  await writeFile(temporary, text);
   const handle = await open(temporary, 'r');
   try {
     await handle.sync();

@@ -12,7 +12,6 @@ export const installationError = errorTable({
   PARAMETER_UNKNOWN: { exit: 2, summary: 'the bundle has no such parameter' },
   PARAMETER_INVALID: { exit: 2, summary: "a parameter's value does not fit its schema" },
   PARAMETER_MISSING: { exit: 2, summary: 'a required parameter has no value' },
-  PARAMETER_SOURCE: { exit: 2, summary: 'a parameter takes its value from something that is not there' },
   CREDENTIAL_MISSING: { exit: 2, summary: 'a required credential has no source' },
   CREDENTIAL_UNKNOWN: { exit: 2, summary: 'the bundle has no such credential' },
   CONSENT_MISSING: {
@@ -28,6 +27,4 @@ export const installationError = errorTable({
   STEP_NOT_FOUND_IN_PLAN: { exit: 2, summary: 'the action has no such step' },
   STEP_NEEDS_OUTPUTS: { exit: 68, summary: 'a step run alone needs outputs that no run has made' },
   RUN_OTHER_ENGINE: { exit: 67, summary: 'an interrupted run was made by another engine' },
-  RUN_NOT_FOUND: { exit: 67, summary: 'there is no such run' },
-  RUN_NOT_RUNNING: { exit: 67, summary: 'the run has ended already' },
 });

@@ -17,7 +17,7 @@ export function isInstalled(installation: Installation | undefined): boolean {
 
 /**
  * When an action may run at all: Porter's rules (install once, upgrade what is installed, invoke without an
- * installation only what leaves none behind), with `--force` for install and upgrade.
+ * installation only what leaves none behind); `--force` overrides them.
  *
  * @throws INSTALLATION_EXISTS, INSTALLATION_NOT_INSTALLED, INSTALLATION_NOT_FOUND
  */
@@ -42,12 +42,12 @@ export function checkAllowed(installation: Installation | undefined, name: strin
         hint: 'list them with: skycap list',
       });
     default:
-      if (installation !== undefined || (rules.stateless && !rules.modifies)) return;
+      if (installation !== undefined || (rules.stateless && !rules.modifies) || rules.force) return;
       throw installationError(
         'INSTALLATION_NOT_FOUND',
         `there is no installation ${name}, and ${rules.action} works on one`,
         {
-          hint: 'install it first, or declare the action stateless and modifies: false',
+          hint: 'install it first, declare the action stateless and modifies: false, or run it all the same with --force',
         },
       );
   }

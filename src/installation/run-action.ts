@@ -1,15 +1,12 @@
-import { formatLock } from '../images/index.ts';
 import { failpoint, isSkycapError, ulid } from '../kernel/index.ts';
-import type { Digest } from '../oci/index.ts';
-import { createDigester } from '../oci/names/index.ts';
-import { checkGivenValues, type Plan } from '../plan/index.ts';
+import type { Plan } from '../plan/index.ts';
 import { loadRun, pendingRecord, type RunResult } from '../run/index.ts';
-import type { Run } from '../state/index.ts';
-import { bundleArchive, listBundleFiles } from './bundle-files.ts';
+import type { Installation, Run } from '../state/index.ts';
+import { listBundleFiles } from './bundle-files.ts';
 import { type LoadedBundle, loadBundleSource } from './bundle-source.ts';
-import { resolveCredentials } from './credentials.ts';
-import { installationError } from './errors.ts';
-import { planAction } from './plan-action.ts';
+import { checkReady, planAllowed } from './check-action.ts';
+import { knownOutputs } from './outputs.ts';
+import type { PlannedAction } from './plan-action.ts';
 import {
   closeSteps,
   endedInstallation,
@@ -18,8 +15,8 @@ import {
   startedInstallation,
   stateDigest,
 } from './records.ts';
-import { type ResumedRun, resumedRun, sweepKeptWorkspaces } from './resume.ts';
-import { checkAllowed, checkExists, checkName } from './rules.ts';
+import { isAlone, type ResumedRun, sweepKeptWorkspaces } from './resume.ts';
+import { checkName } from './rules.ts';
 import { takeOver, takeOverIfAlone } from './takeover.ts';
 import type { ActionDeps, ActionRequest, ActionResult } from './types.ts';
 import {
@@ -45,25 +42,59 @@ export async function runAction(request: ActionRequest, deps: ActionDeps): Promi
     if (problem.severity === 'warning')
       deps.emit({ type: 'warning', code: problem.code, message: problem.message });
   }
-  if (request.dryRun) {
-    const installation = await deps.state.getInstallation(request.key);
-    const { plan } = await planAction(request, deps, {
-      loaded,
-      installation,
-      installationId: installation?.id ?? ulid(deps.now().getTime()),
-      digest: await bundleDigest(loaded, request),
-    });
-    return { kind: 'planned', plan, gaps: deps.engine.gaps };
-  }
   const runId = ulid(deps.now().getTime());
+  if (request.dryRun) return await planOnly(request, deps, { loaded, runId });
   const declared = loaded.bundle.customActions.find((action) => action.name === request.action);
   const mode = (declared?.modifies ?? true) ? 'exclusive' : 'shared';
-  if (mode === 'shared') await takeOverIfAlone(request, deps, runId);
+  let closed = mode === 'shared' ? await takeOverIfAlone(request, deps, runId) : [];
   await using _lock = await deps.state.lock(request.key, mode, { runId, action: request.action });
   failpoint('lock');
-  if (mode === 'exclusive') await takeOver(request.key, deps);
+  if (mode === 'exclusive') closed = await takeOver(request.key, deps);
+  const finished = request.resume ? await finishedByItself(request, deps, closed) : undefined;
+  if (finished !== undefined) return finished;
   deps.signal.throwIfAborted();
   return await runLocked(request, deps, { loaded, runId });
+}
+
+/**
+ * The run that was to be resumed, where it turned out that all its steps had come to a good end after its process
+ * was killed: there is nothing left to do, and that is a success.
+ */
+async function finishedByItself(
+  request: ActionRequest,
+  deps: ActionDeps,
+  closed: readonly Run[],
+): Promise<ActionResult | undefined> {
+  const run = closed.findLast((one) => one.action === request.action && !isAlone(one));
+  if (run?.state !== 'succeeded') return undefined;
+  const installation = (await deps.state.getInstallation(request.key)) as Installation;
+  const outputs = await knownOutputs(deps.state, installation.id);
+  const message = `run ${run.id} had finished: there is nothing left to resume`;
+  deps.emit({ type: 'notice', code: 'nothing-to-resume', message });
+  return {
+    kind: 'ran',
+    plan: JSON.parse(run.plan) as Plan,
+    run,
+    installation,
+    result: { state: 'succeeded', steps: run.steps, outputs, carried: [] },
+  };
+}
+
+/** What would run, and why it would not: all that can be known without starting a container. */
+async function planOnly(
+  request: ActionRequest,
+  deps: ActionDeps,
+  context: { readonly loaded: LoadedBundle; readonly runId: string },
+): Promise<ActionResult> {
+  const allowed = await planAllowed(request, deps, context);
+  const planned = { kind: 'planned', plan: allowed.planned.plan, gaps: deps.engine.gaps } as const;
+  try {
+    await checkReady(request, deps, allowed);
+    return planned;
+  } catch (cause) {
+    if (!isSkycapError(cause)) throw cause;
+    return { ...planned, refused: cause };
+  }
 }
 
 async function runLocked(
@@ -72,31 +103,10 @@ async function runLocked(
   { loaded, runId }: { readonly loaded: LoadedBundle; readonly runId: string },
 ): Promise<ActionResult> {
   const { state, engine } = deps;
-  const before = await state.getInstallation(request.key);
-  const declared = loaded.bundle.customActions.find((action) => action.name === request.action);
-  const resumed = request.resume ? await resumedRun(request, deps, before) : undefined;
-  if (request.only !== undefined) {
-    checkExists(before, request.key.name, `step run ${request.only}`);
-  } else if (resumed === undefined) {
-    checkAllowed(before, request.key.name, {
-      action: request.action,
-      modifies: declared?.modifies ?? true,
-      stateless: declared?.stateless ?? false,
-      force: request.force,
-    });
-  }
-  const installationId = before?.id ?? runId;
-  const digest = await bundleDigest(loaded, request);
-  const { plan, parameters, remembered, outputs, cnabBundle } = await planAction(request, deps, {
-    loaded,
-    installation: before,
-    installationId,
-    digest,
-  });
-  checkConsents(plan);
-  resumed?.check(plan, remembered);
-  const credentials = await resolveCredentials(request, deps, plan);
-  checkGivenValues(plan, { parameters, credentials });
+  const allowed = await planAllowed(request, deps, { loaded, runId });
+  const { before, installationId, digest, resumed } = allowed;
+  const { plan, parameters, remembered, outputs, cnabBundle } = allowed.planned;
+  const credentials = await checkReady(request, deps, allowed);
   const started = deps.now().toISOString();
   const revision = plan.modifies ? ulid(deps.now().getTime()) : await lastRevision(before, deps, runId);
   const installation = startedInstallation(request, {
@@ -217,7 +227,7 @@ async function runInSession(
     readonly installationId: string;
     readonly isSameBundle: boolean;
     readonly resumed: ResumedRun | undefined;
-  } & Pick<Awaited<ReturnType<typeof planAction>>, 'parameters' | 'outputs' | 'cnabBundle'> & {
+  } & Pick<PlannedAction, 'parameters' | 'outputs' | 'cnabBundle'> & {
       readonly credentials: ReadonlyMap<string, Uint8Array>;
     },
 ): Promise<RunResult> {
@@ -344,33 +354,3 @@ function isUninstall(plan: Plan): boolean {
 }
 
 type RunCarried = RunResult['carried'];
-
-/** Digest of the bundle's files with its lock: what has to be equal for a resumed run, and for state to fit. */
-async function bundleDigest(loaded: LoadedBundle, request: ActionRequest): Promise<Digest> {
-  const digester = createDigester();
-  const files = await listBundleFiles(request.source.directory);
-  // Times are no content.
-  const timeless = files.map((file) => ({ ...file, mtimeMs: 0 }));
-  for await (const chunk of bundleArchive(request.source.directory, timeless)) digester.update(chunk);
-  digester.update(new TextEncoder().encode(formatLock(loaded.lock)));
-  return digester.digest();
-}
-
-function checkConsents(plan: Plan): void {
-  const missing = plan.consents.filter((consent) => !consent.granted);
-  const first = missing[0];
-  if (first === undefined) return;
-  const flag = {
-    docker: '--allow-docker-host-access',
-    'host-network': '--allow-host-network',
-    privileged: '--allow-privileged',
-  }[first.kind];
-  throw installationError(
-    'CONSENT_MISSING',
-    `step${first.steps.length === 1 ? '' : 's'} ${first.steps.join(', ')} of image ${first.image} want ${first.kind} (${first.meaning}), which was not granted`,
-    {
-      hint: `grant it with ${flag}=${first.image}, or lastingly in your configuration under \`consents\``,
-      details: { consents: missing },
-    },
-  );
-}

@@ -118,13 +118,14 @@ export async function takeOverIfAlone(
   { key, action }: { readonly key: InstallationKey; readonly action: string },
   deps: ActionDeps,
   runId: string,
-): Promise<void> {
+): Promise<readonly Run[]> {
   const installation = await deps.state.getInstallation(key);
-  if (installation === undefined || (await openRuns(installation, deps)).length === 0) return;
+  if (installation === undefined || (await openRuns(installation, deps)).length === 0) return [];
   try {
     await using _lock = await deps.state.lock(key, 'exclusive', { runId, action });
-    await takeOver(key, deps);
+    return await takeOver(key, deps);
   } catch (cause) {
     if (!isSkycapError(cause) || cause.code !== 'STATE_LOCKED') throw cause;
+    return [];
   }
 }

@@ -1,6 +1,6 @@
 import type { Engine, EngineEvent } from '../engine/index.ts';
 import type { ImageAccess, LockChange } from '../images/index.ts';
-import type { Emit } from '../kernel/index.ts';
+import type { Emit, SkycapError } from '../kernel/index.ts';
 import type { OciEvent, Platform } from '../oci/index.ts';
 import type { Plan, PlanConsent } from '../plan/index.ts';
 import type { RunEvent, RunOptions, RunResult } from '../run/index.ts';
@@ -66,7 +66,13 @@ export interface ActionDeps {
 }
 
 export type ActionResult =
-  | { readonly kind: 'planned'; readonly plan: Plan; readonly gaps: readonly string[] }
+  | {
+      readonly kind: 'planned';
+      readonly plan: Plan;
+      readonly gaps: readonly string[];
+      /** Why the run itself would end before anything starts. */
+      readonly refused?: SkycapError;
+    }
   | {
       readonly kind: 'ran';
       readonly plan: Plan;

@@ -24,6 +24,7 @@ import {
   visibleParameters,
   workspacePath,
 } from './files.ts';
+import { inStep } from './in-step.ts';
 import type { Known, KnownValue } from './known.ts';
 import { type Delimiters, settle, settleText } from './late.ts';
 import type { Late, Plan, PlanImage, PlanStep } from './types.ts';
@@ -43,19 +44,16 @@ export type BoundStep =
  * @throws errors of expressions, VALUE_NOT_TEXT, CONDITION_INVALID, DIRECTORY_OUTSIDE
  */
 export function bind(plan: Plan, step: PlanStep, known: Known): BoundStep {
+  return inStep(step.id, () => bound(plan, step, known));
+}
+
+function bound(plan: Plan, step: PlanStep, known: Known): BoundStep {
   const image = plan.images[step.image] as PlanImage;
   const base = containerEnvironment(plan, step, { image, known });
   const scope = runScope(plan, step, { known, env: base });
   const { delimiters } = plan;
-  if (step.when !== undefined) {
-    const { value: holds } = settle(step.when, scope, delimiters);
-    if (typeof holds !== 'boolean') {
-      throw planError('CONDITION_INVALID', `step ${step.id}: its \`when\` gave no true or false`, {
-        hint: 'compare the value with something',
-      });
-    }
-    if (!holds) return { kind: 'skipped', reason: 'its `when` is false' };
-  }
+  if (step.when !== undefined && !conditionOf(step, settle(step.when, scope, delimiters).value))
+    return { kind: 'skipped', reason: 'its `when` is false' };
   const { inputs, env, command } = processIn(plan, step, { base, scope });
   const isSensitive = seesSecrets(step, known) || (inputs?.sensitive ?? false);
   const files: readonly ContainerFile[] = [
@@ -92,11 +90,21 @@ export function bind(plan: Plan, step: PlanStep, known: Known): BoundStep {
   };
 }
 
-/** What the step's process is handed; for `checkGivenValues`. */
-export function processOf(plan: Plan, step: PlanStep, known: Known): Process {
+/** Whether what a `when` came to lets the step run. @throws CONDITION_INVALID */
+export function conditionOf(step: PlanStep, holds: Json): boolean {
+  if (typeof holds === 'boolean') return holds;
+  throw planError('CONDITION_INVALID', `step ${step.id}: its \`when\` gave no true or false`, {
+    hint: 'compare the value with something',
+  });
+}
+
+/** As `bind` would make the step's process, and nothing is kept; for `checkGivenValues`. */
+export function checkProcess(plan: Plan, step: PlanStep, known: Known): void {
   const image = plan.images[step.image] as PlanImage;
   const base = containerEnvironment(plan, step, { image, known });
-  return processIn(plan, step, { base, scope: runScope(plan, step, { known, env: base }) });
+  const scope = runScope(plan, step, { known, env: base });
+  processIn(plan, step, { base, scope });
+  workingDirectory(step, settleText(step.dir, scope, plan.delimiters).text);
 }
 
 interface Process {

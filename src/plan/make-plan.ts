@@ -1,17 +1,19 @@
 import type { Bundle, InvocationImage, Step } from '../bundle/index.ts';
 import { evaluate, parseTemplate, type Scope, type ScopeNode } from '../document/expression/index.ts';
-import type { Json } from '../document/index.ts';
+import { type Json, type Lines, linesOf, placeAt } from '../document/index.ts';
 import type { Digest, PinnedImage } from '../oci/index.ts';
 import { planCommand } from './command-plan.ts';
 import { consents, type IsGranted, isOfferedSocket } from './consents.ts';
 import { environmentScope } from './environment.ts';
 import { planError } from './errors.ts';
+import { inStep } from './in-step.ts';
 import type { KnownValue } from './known.ts';
 import { mapStrings, readsOf, stringsOf, toLate } from './late.ts';
 import { type Cell, matrixCells } from './matrix.ts';
 import { dependencies, type NamedStep, nameSteps } from './order.ts';
 import { planScope, stepScope } from './scope.ts';
 import type {
+  Late,
   Plan,
   PlanCredential,
   PlanImage,
@@ -104,13 +106,21 @@ export function makePlan(request: PlanRequest): Plan {
     stepOutputs: stepOutputs(named, bundle),
   });
   const context: StepContext = { request, shared, images, parameters, credentials };
-  const cells = new Map(named.map(({ name, step }) => [name, cellsOf(name, step, context)]));
+  let found: Lines | undefined;
+  const lines = (): Lines => (found ??= linesOf(bundle.source));
+  const within = <T>({ name, step }: NamedStep, work: () => T): T =>
+    inStep(name, work, () => placeAt(lines(), bundle.file, step.span.start));
+  const cells = new Map(
+    named.map((one) => [one.name, within(one, () => cellsOf(one.name, one.step, context))]),
+  );
   const waits = dependencies(named);
   const idsOf = (name: string): readonly string[] =>
     (cells.get(name) ?? []).map((cell) => stepId(name, cell));
-  const steps = named.flatMap(({ name, step }) => {
-    const needs = (waits.get(name) ?? []).flatMap(idsOf);
-    return (cells.get(name) ?? []).map((cell) => planStep({ name, step }, { cell, needs }, context));
+  const steps = named.flatMap((one) => {
+    const needs = (waits.get(one.name) ?? []).flatMap(idsOf);
+    return within(one, () =>
+      (cells.get(one.name) ?? []).map((cell) => planStep(one, { cell, needs }, context)),
+    );
   });
   const declaredAction = bundle.customActions.find((custom) => custom.name === action);
   return {
@@ -188,7 +198,7 @@ function planStep(
     env: Object.fromEntries([...body.env].map(([key, text]) => [key, toLate(text.text, scope, delimiters)])),
     ...(inputs === undefined ? {} : { with: inputs }),
     needs,
-    ...(step.when === undefined ? {} : { when: toLate(step.when.text, scope, delimiters) }),
+    ...(step.when === undefined ? {} : { when: condition(step.when, scope, delimiters) }),
     ...(cell === undefined
       ? {}
       : {
@@ -211,6 +221,10 @@ function planStep(
     })),
     sees,
   };
+}
+
+function condition(when: NonNullable<Step['when']>, scope: Scope, delimiters: Bundle['delimiters']): Late {
+  return when.value === undefined ? toLate(when.text, scope, delimiters) : { value: when.value };
 }
 
 /** "A step output is sensitive if it says so, else as the bundle's output of that name, else yes." */

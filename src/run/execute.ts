@@ -16,6 +16,7 @@ import { StepRecords } from './records.ts';
 import { hasEnded, readySteps } from './schedule.ts';
 import { type RunValues, runStep, type StepOutcome } from './step.ts';
 import type { RunRequest, RunResult } from './types.ts';
+import { resumeHint } from './verdict.ts';
 
 /** What the run leaves to whoever composed it. */
 export interface RunHooks {
@@ -150,7 +151,10 @@ function verdictOf(
   if (request.signal.aborted && (failure === undefined || failure.state === 'aborted')) {
     if (failure === undefined && records.all().every((record) => hasEnded(record.state)))
       return { state: 'succeeded' };
-    return { state: 'aborted', error: failure?.error ?? runError('RUN_CANCELLED', 'the run was cancelled') };
+    return {
+      state: 'aborted',
+      error: failure?.error ?? runError('RUN_CANCELLED', 'the run was cancelled', { hint: resumeHint }),
+    };
   }
   if (failure === undefined) return { state: 'succeeded' };
   return { state: failure.state as RunResult['state'], error: failure.error };

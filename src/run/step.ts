@@ -9,7 +9,7 @@ import { emitOutputs, mergeOutputs, outputRecords } from './outputs.ts';
 import type { StepRecords } from './records.ts';
 import { StepOutput } from './step-output.ts';
 import type { RunRequest } from './types.ts';
-import { failureOf, isIgnored, retryDelay } from './verdict.ts';
+import { failureOf, isIgnored, resumeHint, retryDelay } from './verdict.ts';
 
 export interface StepSignals {
   readonly signal: AbortSignal;
@@ -100,7 +100,9 @@ export async function runStep(
     try {
       await sleep(delayMs, undefined, { signal: AbortSignal.any([signals.signal, signals.kill]) });
     } catch {
-      const error = runError('RUN_CANCELLED', `step ${step.id} was cancelled between two attempts`);
+      const error = runError('RUN_CANCELLED', `step ${step.id} was cancelled between two attempts`, {
+        hint: resumeHint,
+      });
       return finish({ state: 'aborted', error, outputs }, undefined, exit);
     }
   }

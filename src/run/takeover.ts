@@ -94,8 +94,11 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Fi
     steps: all,
     state: missing === undefined ? ended : 'failed',
     finished: interrupted.now().toISOString(),
-    message: missing?.message ?? 'the process that ran it was killed',
-    ...(missing === undefined ? {} : { errorCode: missing.code }),
+    ...(missing === undefined
+      ? ended === 'succeeded'
+        ? {}
+        : { message: 'the process that ran it was killed' }
+      : { message: missing.message, errorCode: missing.code }),
   };
   return { run: closed, carried: gathered.carried };
 }

@@ -4,6 +4,9 @@ import type { SkycapError } from '../kernel/index.ts';
 import type { PlanStep } from '../plan/index.ts';
 import { runError } from './errors.ts';
 
+/** What to do after a cancellation. */
+export const resumeHint = 'go on where it was cancelled with --resume';
+
 /** The error that an attempt ended with; undefined if it succeeded. */
 export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | undefined {
   const details = { step: step.id, exitCode: exit.exitCode, cause: exit.cause };
@@ -38,7 +41,10 @@ export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | un
         { details, hint: 'make it executable, or start it by its interpreter' },
       );
     case 'cancelled':
-      return runError('RUN_CANCELLED', `step ${step.id} was cancelled`, { details });
+      return runError('RUN_CANCELLED', `step ${step.id} was cancelled`, {
+        details,
+        hint: resumeHint,
+      });
     case 'unknown':
       return runError('STEP_UNKNOWN', `nothing tells how step ${step.id} ended${because(exit)}`, {
         details,

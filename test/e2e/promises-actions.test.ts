@@ -1,8 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enginesToTest } from '../support/engines.ts';
+import { supervisorsOf } from '../support/supervisors.ts';
 import { expectCode, makeWorld, type Ran, type RunOptions, type World } from '../support/world.ts';
 
 interface RunJson {
@@ -245,12 +246,14 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
   it('B89 shows the plan of a dry run and runs nothing', async () => {
     const env = { TOKEN: 'not-to-be-seen' };
     const args = [
-      ...['invoke', 'planned', '--action', 'plan-me', '--dry-run', '--param', 'word=hello'],
+      ...['invoke', 'planned', '--action', 'plan-me', '--force', '--dry-run', '--param', 'word=hello'],
       ...['--credential', 'token=env:TOKEN'],
     ];
 
-    const text = expectCode(await world.skycap(args, { cwd, env }), 0);
-    const json = expectCode(await world.skycap([...args, '-o', 'json'], { cwd, env }), 0);
+    // It ends as the run would: a consent is missing.
+    const text = expectCode(await world.skycap(args, { cwd, env }), 45);
+    const json = expectCode(await world.skycap([...args, '-o', 'json'], { cwd, env }), 45);
+    expect(text.stderr).toContain('[CONSENT_MISSING]');
 
     for (const part of [
       '1. make',
@@ -449,16 +452,8 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
     );
     await running.said('waiting');
     const { id } = (await runsOf(name)).at(-1) as RunJson;
-    for (const pid of supervisorsOf(id)) process.kill(pid, 'SIGKILL');
+    for (const pid of supervisorsOf(world, id)) process.kill(pid, 'SIGKILL');
     return await running.ended;
-  }
-
-  /** Process ids of the supervisors that the engine noted for a run in its folder on the tmpfs. */
-  function supervisorsOf(runId: string): readonly number[] {
-    const folder = world.env.XDG_RUNTIME_DIR as string;
-    return readdirSync(folder, { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.name === 'supervisor' && entry.parentPath.includes(runId))
-      .map((entry) => Number(readFileSync(join(entry.parentPath, entry.name), 'utf8').split(' ')[0]));
   }
 });
 

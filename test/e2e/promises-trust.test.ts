@@ -84,7 +84,7 @@ install:
 invoked:
   - {id: net, description: Net, invoke: {name: loud, action: {command: [echo, never]}}}
 `);
-    const plan = expectCode(await world.skycap(['install', '--dry-run'], { cwd }), 0);
+    const plan = expectCode(await world.skycap(['install', '--dry-run'], { cwd }), 45);
     expect(plan.stdout).toMatch(/docker-tools.*root on this host/s);
     const refused = expectCode(await world.skycap(['install'], { cwd }), 45);
     expect(refused.stderr).toMatch(/CONSENT_MISSING.*root on this host/s);

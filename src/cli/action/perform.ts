@@ -168,6 +168,7 @@ async function carryOut(
   if (outcome.kind === 'planned') {
     const { plan, gaps } = outcome;
     await context.result({ data: { ...plan, gaps }, text: (style) => planText(plan, gaps, style) });
+    if (outcome.refused !== undefined) throw outcome.refused;
     return 0;
   }
   if (inputs.shell) {

@@ -73,7 +73,11 @@ export async function readUserFile(path: string, what: string): Promise<Buffer> 
   }
 }
 
-/** The installation that is meant where a command leaves it out: the one named like the bundle of this folder. */
+/**
+ * The installation that is meant where a command leaves it out: the one named like the bundle, or like that of this
+ * folder where a command has none.
+ * @throws BUNDLE_NOT_FOUND, BUNDLE_UNREADABLE, USAGE
+ */
 export async function installationName(
   given: string | undefined,
   context: Context,
@@ -83,7 +87,10 @@ export async function installationName(
     return given;
   }
   const file = bundle ?? resolve(context.host.cwd, 'porter.yaml');
-  const text = readTextIfThere(file);
+  const text =
+    bundle === undefined
+      ? readTextIfThere(file)
+      : await (await import('../lint/check.ts')).readBundleText(bundle);
   if (text !== undefined) {
     const { entryOf, loadDocument } = await import('../../document/index.ts');
     const { root } = (await loadDocument()).parseYaml(text, { file });
@@ -105,7 +112,8 @@ function isFolder(path: string): boolean {
 
 function readTextIfThere(file: string): string | undefined {
   try {
-    return readFileSync(file, 'utf8');
+    // A pipe or device would never end.
+    return statSync(file).isFile() ? readFileSync(file, 'utf8') : undefined;
   } catch {
     return undefined;
   }

@@ -21,7 +21,7 @@ export const command: Command = {
     const { settings } = await rooms.settings();
     const facts = await gatherFacts({
       uid: context.host.uid,
-      user: userInfo().username,
+      user: accountName() ?? String(context.host.uid),
       path: context.host.env.PATH ?? '',
       nodeVersion: versions.node,
       dockerHost: settings.dockerHost,
@@ -41,6 +41,14 @@ export const command: Command = {
     return hasEngine(facts) ? 0 : 40;
   },
 };
+
+function accountName(): string | undefined {
+  try {
+    return userInfo().username;
+  } catch {
+    return undefined;
+  }
+}
 
 function gapsText({ engine, gaps }: { readonly engine: string; readonly gaps: readonly string[] }): string {
   return `\n${engine} does not keep:\n${gaps.map((gap) => `- ${gap}\n`).join('')}`;

@@ -10,6 +10,12 @@ export const command: Command = {
     ...actionFlags,
     ...resumeFlags,
     { name: 'action', type: 'string', value: 'ACTION', summary: 'the action; required' },
+    {
+      name: 'force',
+      type: 'switch',
+      own: true,
+      summary: 'run the action although there is no such installation',
+    },
   ],
   examples: [{ line: 'skycap invoke my-app --action backup', does: 'run the steps of backup' }],
   async run(invocation, context) {

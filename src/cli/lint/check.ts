@@ -1,7 +1,7 @@
 // Without node:fs/promises, as in commands/common.ts.
 import { existsSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
-import { bundleError, type FactsOf, loadLint, type TagState } from '../../bundle/index.ts';
+import { bundleError, bundleNotFound, type FactsOf, loadLint, type TagState } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
 import { readUserFile } from '../commands/common.ts';
 import type { Context } from '../types.ts';
@@ -18,10 +18,7 @@ const MAX_ROUNDS = 10;
 /** @throws BUNDLE_NOT_FOUND, FILE_UNREADABLE */
 export async function readBundleText(file: string): Promise<string> {
   if (!existsSync(file)) {
-    throw bundleError('BUNDLE_NOT_FOUND', `there is no ${file}`, {
-      hint: 'name the file with --file, or start a bundle with skycap create',
-      place: { file },
-    });
+    throw bundleNotFound(file);
   }
   if (!statSync(file).isFile()) {
     // A pipe or device would never end.

@@ -230,6 +230,7 @@ function compare(operator: string, a: Json, b: Json): boolean {
     throw expressionError(
       'EXPRESSION_TYPE',
       `\`${operator}\` compares two numbers or two texts, and got ${typeName(a)} and ${typeName(b)}`,
+      { hint: 'compare values of one type: a number needs no quotes' },
     );
   if (operator === '<') return a < b;
   if (operator === '<=') return a <= b;
@@ -243,13 +244,16 @@ function isIn(a: Json, b: Json): boolean {
   throw expressionError(
     'EXPRESSION_TYPE',
     `\`in\` looks into a list, a map or a text, and got ${typeName(b)}`,
+    { hint: 'text that holds JSON is opened with fromJson(NAME)' },
   );
 }
 
 /** The first argument that has a value; null counts as none, the empty text as one. */
 function fallback(node: Extract<Expression, { kind: 'call' }>, scope: Scope, notes: Notes): Outcome {
   if (node.args.length < 2)
-    throw expressionError('EXPRESSION_FUNCTION', 'default() takes a name and a fallback');
+    throw expressionError('EXPRESSION_FUNCTION', 'default() takes a name and a fallback', {
+      hint: 'write default(NAME, "text")',
+    });
   let sensitive = false;
   let last: Outcome | undefined;
   for (const [i, arg] of node.args.entries()) {
@@ -340,7 +344,7 @@ function memberOf(object: Json, segment: Segment, path: string): Json {
   if (typeof object === 'object' && object !== null) {
     const map = object as { readonly [key: string]: Json };
     if (Object.hasOwn(map, name)) return map[name] as Json;
-    throw unknownName([...path.split('.'), name], path.split('.').length, Object.keys(map));
+    throw noMember(path, name, Object.keys(map));
   }
   throw expressionError(
     'EXPRESSION_UNKNOWN_NAME',
@@ -349,6 +353,19 @@ function memberOf(object: Json, segment: Segment, path: string): Json {
       hint: 'text that holds JSON is opened with fromJson(NAME)',
     },
   );
+}
+
+function noMember(path: string, name: string, known: readonly string[]) {
+  const near = didYouMean(name, known.slice(0, 1000));
+  return expressionError('EXPRESSION_UNKNOWN_NAME', `${shorten(path)}.${name} does not exist`, {
+    hint: near === undefined ? `there ${listed(known)}` : `did you mean \`${shorten(path)}.${near}\`?`,
+    ...(near === undefined ? {} : { details: { suggestion: near } }),
+  });
+}
+
+function listed(names: readonly string[]): string {
+  if (names.length === 0) return 'is nothing in it';
+  return `${names.length === 1 ? 'is' : 'are'} ${names.slice(0, 12).join(', ')}${names.length > 12 ? ', …' : ''}`;
 }
 
 /** The error for a name that does not exist, with the nearest that does. */
@@ -363,7 +380,7 @@ export function unknownName(path: readonly (Segment | string)[], index: number, 
       ? `did you mean \`${pathText([...path.slice(0, index), near])}\`?`
       : names.length === 0
         ? `there is nothing under ${group}`
-        : `there ${names.length === 1 ? 'is' : 'are'} ${names.slice(0, 12).join(', ')}${names.length > 12 ? ', …' : ''}`;
+        : `there ${listed(names)}`;
   return expressionError('EXPRESSION_UNKNOWN_NAME', `${pathText(path.slice(0, index + 1))} does not exist`, {
     hint,
     details: { name: pathText(path), ...(near === undefined ? {} : { suggestion: near }) },

@@ -49,7 +49,9 @@ export function callFunction(name: string, args: readonly Json[]): Json {
   const [least, most] = arityOf(name);
   const found = implementations[name];
   if (found === undefined || args.length < least || args.length > most)
-    throw expressionError('EXPRESSION_FUNCTION', wrongCount(name, args.length));
+    throw expressionError('EXPRESSION_FUNCTION', wrongCount(name, args.length), {
+      hint: 'give it as many arguments as it takes',
+    });
   return found.run(args);
 }
 
@@ -60,7 +62,9 @@ export function wrongCount(name: string, count: number): string {
 }
 
 function fail(name: string, what: string): never {
-  throw expressionError('EXPRESSION_FUNCTION', `${name}() ${what}`);
+  throw expressionError('EXPRESSION_FUNCTION', `${name}() ${what}`, {
+    hint: 'look at the value that is handed to it, or guard the step with `when`',
+  });
 }
 
 /** Numbers and booleans are taken as the text they would be in a template. */
@@ -83,7 +87,13 @@ function list(name: string, value: Json | undefined): readonly Json[] {
 
 function limited(name: string, length: number): void {
   if (length > LONGEST)
-    throw expressionError('EXPRESSION_LIMIT', `the result of ${name}() is longer than ${LONGEST} characters`);
+    throw expressionError(
+      'EXPRESSION_LIMIT',
+      `the result of ${name}() is longer than ${LONGEST} characters`,
+      {
+        hint: 'hand large values over as files: give the parameter a `path`',
+      },
+    );
 }
 
 function joined(items: readonly Json[], by: string): string {
@@ -103,7 +113,9 @@ function replaced(source: string, from: string, to: string): string {
 
 function fromJson(source: string): Json {
   if (deeperThan(source, 200))
-    throw expressionError('EXPRESSION_LIMIT', 'the JSON given to fromJson() is nested too deeply');
+    throw expressionError('EXPRESSION_LIMIT', 'the JSON given to fromJson() is nested too deeply', {
+      hint: 'give it JSON of at most 200 levels, or let a step take it apart',
+    });
   try {
     return JSON.parse(source) as Json;
   } catch {

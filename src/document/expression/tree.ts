@@ -76,7 +76,9 @@ class TreeWalker {
 
   walk(tree: Json, depth: number): Node {
     if (depth > DEEPEST)
-      throw expressionError('EXPRESSION_LIMIT', `a value is nested more than ${DEEPEST} levels deep`);
+      throw expressionError('EXPRESSION_LIMIT', `a value is nested more than ${DEEPEST} levels deep`, {
+        hint: 'let the step read it from a file of the bundle',
+      });
     if (typeof tree === 'string') return this.#string(tree);
     if (tree === null || typeof tree !== 'object')
       return { late: false, value: tree, residual: tree, display: tree };
