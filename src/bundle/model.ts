@@ -191,6 +191,11 @@ export interface Retry {
   readonly onExit?: readonly number[];
 }
 
+/** Text of one expression; `value` where the file says true or false. */
+export interface Condition extends Text {
+  readonly value?: boolean;
+}
+
 export interface Step {
   readonly index: number;
   /** As written; `install[2]` where there is none is made by plan. */
@@ -209,7 +214,7 @@ export interface Step {
         readonly ignoreError?: IgnoreError;
       }
     | { readonly kind: 'mixin'; readonly mixin: string; readonly value: Json };
-  readonly when?: Text;
+  readonly when?: Condition;
   /** Undefined: all steps before it in the list. */
   readonly needs?: readonly string[];
   readonly timeoutMs?: number;

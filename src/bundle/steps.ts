@@ -1,7 +1,7 @@
 import { childOf, type DocNode, didYouMean, type MapEntry, type MapNode, toJson } from '../document/index.ts';
 import { defined } from './invocation-images.ts';
 import { invokeShape, readInvoke } from './invoke.ts';
-import type { Bundle, Retry, Step, Text } from './model.ts';
+import type { Bundle, Condition, Retry, Step, Text } from './model.ts';
 import {
   asText,
   badValue,
@@ -47,7 +47,7 @@ const retryShape = object({
 export const frameFields: Readonly<Record<string, Field>> = {
   id: field(matching(plainName), 'name for needs, outputs, resume and `skycap step run`'),
   description: field(expressionText, 'what the step does, shown while it runs'),
-  when: field(expressionText, 'runs only if this expression is true'),
+  when: field(either(bool, expressionText), 'runs only if this expression is true'),
   needs: field(list(text), 'ids of the steps that must have ended; all before it unless given'),
   timeout: field(text, 'per attempt, like `10m`'),
   retry: field(retryShape, 'attempts after a failure'),
@@ -145,10 +145,9 @@ function readFrame(
         message: `${label}.${key} says nothing without \`matrix\``,
         hint: 'add `matrix:` or remove it',
       });
-  const when = childOf(node, 'when');
   return {
     ...defined({
-      when: when === undefined || (when.kind === 'scalar' && when.value === null) ? undefined : asText(when),
+      when: readCondition(node),
       needs: textsOf(node, 'needs'),
       timeoutMs: readDuration(reader, node, { key: 'timeout', label }),
       retry,
@@ -162,6 +161,13 @@ function readFrame(
     failFast: boolOf(node, 'failFast') ?? false,
     inputs: textsOf(node, 'inputs') ?? [],
   };
+}
+
+function readCondition(node: MapNode): Condition | undefined {
+  const when = childOf(node, 'when');
+  if (when?.kind === 'scalar' && when.value === null) return undefined;
+  const text = asText(when);
+  return text === undefined ? undefined : { ...text, ...defined({ value: boolOf(node, 'when') }) };
 }
 
 function readNames(node: MapNode, key: string): 'all' | readonly string[] | undefined {

@@ -34,7 +34,7 @@ export function checkExpressions(context: LintContext): UsedPaths {
     const paths: (readonly string[])[] = [];
     used.set(placed, paths);
     const texts = [...textsOfStep(context, placed)];
-    if (!texts.some(({ text }) => mayHoldExpression(text.text)) && placed.step.when === undefined) continue;
+    if (!texts.some(({ text }) => mayHoldExpression(text.text)) && isPlain(placed.step.when)) continue;
     const scope = scopeOf(placed, shared);
     for (const { text, condition } of texts) {
       if (!condition && !mayHoldExpression(text.text)) continue;
@@ -160,6 +160,11 @@ function mayHoldExpression(text: string): boolean {
   return text.includes('${') || text.includes('{{');
 }
 
+/** No condition, or true or false as they are. */
+function isPlain(when: PlacedStep['step']['when']): boolean {
+  return when === undefined || when.value !== undefined;
+}
+
 /** Every text of a step in which expressions are looked for. */
 export function* textsOfStep(
   context: LintContext,
@@ -167,7 +172,7 @@ export function* textsOfStep(
 ): Generator<{ readonly text: SourceText; readonly condition: boolean }> {
   const { step } = placed;
   const plain = (text: Text) => ({ text, condition: false });
-  if (step.when !== undefined) yield { text: step.when, condition: true };
+  if (step.when !== undefined && !isPlain(step.when)) yield { text: step.when, condition: true };
   if (step.body.kind === 'invoke') {
     yield plain(step.description);
     const { command, dir, env } = step.body;

@@ -1,7 +1,8 @@
 import { type DocNode, didYouMean, entryOf, type Json, type Span } from '../../document/index.ts';
-import type { InvocationImage } from '../model.ts';
+import type { Bundle, InvocationImage } from '../model.ts';
 import { invokeMember, type LintContext, type PlacedStep } from './context.ts';
 import type { UsedPaths } from './expressions.ts';
+import { typeMisfit } from './input-types.ts';
 import { checkValue, loadPatterns } from './values.ts';
 import { visibleTo } from './visibility.ts';
 
@@ -93,7 +94,7 @@ async function checkInputs(
       });
       continue;
     }
-    const wrong = await misfit(inputs[key], json[key] as Json);
+    const wrong = await misfit(context.bundle, inputs[key], json[key] as Json);
     if (wrong !== undefined)
       context.report(value.span, {
         code: 'bad-input',
@@ -111,9 +112,11 @@ async function checkInputs(
     });
 }
 
-/** Values with expressions are known only later; what stands in the file is checked now. */
-async function misfit(schema: unknown, value: Json): Promise<string | undefined> {
+/** Values with expressions are known only later, but often their types; what stands in the file is checked now. */
+async function misfit(bundle: Bundle, schema: unknown, value: Json): Promise<string | undefined> {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
+  if (typeof value === 'string' && holdsExpression(value))
+    return typeMisfit(bundle, value, (schema as { readonly type?: Json }).type);
   if (holdsExpression(value)) return undefined;
   if (JSON.stringify(schema).includes('"pattern')) await loadPatterns();
   return checkValue(schema as { readonly [key: string]: Json }, value);

@@ -214,6 +214,25 @@ test('a thousand steps in a chain of needs take no quadratic time', async () => 
   expect(performance.now() - begun).toBeLessThan(10_000);
 });
 
+test('a file as an argument of a program is noted, as one of the shell it is not', async () => {
+  const steps = `  - invoke:
+      name: tools
+      action:
+        run: |
+          echo "\${ bundle.outputs.manifest }" > here
+          kubectl apply --of "\${ bundle.outputs.manifest }" "\${ bundle.outputs.short }"
+`;
+  const outputs = 'outputs:\n  - {name: manifest, type: file}\n  - {name: short, type: string}\n';
+  const found = await lintSource(`${head}install:\n${steps}${both}${outputs}`, { file: 'f' });
+  expect(found.filter((one) => one.code === 'long-argument')).toMatchObject([
+    {
+      severity: 'note',
+      message: '`kubectl` gets the file `manifest` as an argument, which ends at 128 KiB',
+      hint: expect.stringContaining('/cnab/app/inputs/manifest'),
+    },
+  ]);
+});
+
 test('a value is judged without being shown', () => {
   expect(checkValue({ type: 'string', enum: ['eu', 'us'] }, 'hunter2')).toBe('must be one of "eu", "us"');
   expect(checkValue({ type: 'object', properties: { a: { type: 'integer' } } }, { a: 'hunter2' })).toBe(
@@ -266,6 +285,19 @@ test.each([
   [
     '  - {credentials: [token], invoke: {name: tools, action: {with: {release: "${ bundle.parameters.region }"}}}}\n',
     [],
+  ],
+  // The file tells the type of what the expression will be.
+  [
+    '  - {credentials: [token], invoke: {name: tools, action: {with: {release: app, replicas: "${ bundle.parameters.region }"}}}}\n',
+    ['bad-input:0:90'],
+  ],
+  [
+    '  - {credentials: [token], invoke: {name: tools, action: {with: {release: app, replicas: "${ length(bundle.parameters.region) }"}}}}\n',
+    [],
+  ],
+  [
+    '  - {credentials: [token], invoke: {name: tools, action: {with: {release: app, replicas: "1${ installation.name }"}}}}\n',
+    ['bad-input:0:90'],
   ],
   ['  - {invoke: {name: tools, action: {with: {release: app}}}}\n', ['missing-credential:0:37']],
   ['  - {credentials: [token], invoke: {name: tools}}\n', ['missing-input:0:43']],

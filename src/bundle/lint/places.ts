@@ -1,4 +1,4 @@
-import { loadShell, mayEvaluate } from '../../document/expression/index.ts';
+import { loadShell, mayEvaluate, parseTemplate, references } from '../../document/expression/index.ts';
 import { editScalar, sourceSpan, type TextEdit } from '../../document/index.ts';
 import type { Text } from '../model.ts';
 import { mendArgument } from './argument-fix.ts';
@@ -67,6 +67,37 @@ function checkScript(
       // One fix mends all of a script's findings at once; each of them carries it.
       fix: finding.fixable ? fix : undefined,
     });
+  noteLongArguments(context, script, bound.bindings);
+}
+
+/**
+ * In a script's own variables any length goes; what a program outside of the shell is handed as an argument ends at the
+ * kernel's 128 KiB. Outputs that are files may well be longer.
+ */
+function noteLongArguments(
+  context: LintContext,
+  script: Text,
+  bindings: ReturnType<Shell['bindScript']>['bindings'],
+): void {
+  const files = context.bundle.outputs.filter((output) => output.isFile).map((output) => output.name);
+  if (files.length === 0) return;
+  const places = references(parseTemplate(script.text, { delimiters: context.bundle.delimiters }));
+  for (const { template, argumentOf } of bindings) {
+    const [program] = argumentOf;
+    const read = references(template).find(
+      ({ path: [root, group, name] }) =>
+        root === 'bundle' && group === 'outputs' && name !== undefined && files.includes(name),
+    );
+    const place = places.find((one) => one.text === read?.text);
+    if (program === undefined || read === undefined || place === undefined) continue;
+    const name = read.path[2] ?? '';
+    context.report(sourceSpan(context.document.source, script, place.span), {
+      severity: 'note',
+      code: 'long-argument',
+      message: `\`${program}\` gets the file \`${name}\` as an argument, which ends at 128 KiB`,
+      hint: `name it under \`inputs:\` of the step and hand over /cnab/app/inputs/${name}`,
+    });
+  }
 }
 
 function stepFix(
