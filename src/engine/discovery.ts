@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isSkycapError } from '../kernel/index.ts';
+import { isSkycapError, type SkycapError } from '../kernel/index.ts';
 import type { Store } from '../oci/index.ts';
 import { DOCKER_GAPS } from './docker/gaps.ts';
 import { engineError } from './errors.ts';
@@ -28,7 +28,13 @@ export type Fit =
   /** `detail` says what was found: a path, a version. */
   | { readonly fits: true; readonly detail: string; readonly limits: readonly string[] }
   /** `hint` is what to do, with the install line. */
-  | { readonly fits: false; readonly reason: string; readonly hint: string };
+  | {
+      readonly fits: false;
+      readonly reason: string;
+      readonly hint: string;
+      /** What was found out, where it has a code of its own. */
+      readonly error?: SkycapError;
+    };
 
 /** One way to run containers. A further engine is a further entry of `engineStrategies` and nothing else. */
 export interface EngineStrategy {
@@ -97,7 +103,7 @@ const docker: EngineStrategy = {
       socket = await dockerSocket(surroundings);
     } catch (cause) {
       if (!isSkycapError(cause)) throw cause;
-      return misfit(cause.message, cause.hint ?? 'unset DOCKER_HOST and DOCKER_CONTEXT');
+      return { ...misfit(cause.message, cause.hint ?? 'unset DOCKER_HOST and DOCKER_CONTEXT'), error: cause };
     }
     const { probeDocker } = await import('./docker/index.ts');
     const probe = await probeDocker(socket);
@@ -171,6 +177,7 @@ async function named(
   }
   const fit = await strategy.probe(surroundings);
   if (fit.fits) return await found(strategy, surroundings, { fit, because: `asked for (${fit.detail})` });
+  if (fit.error !== undefined) throw fit.error;
   throw engineError('ENGINE_UNKNOWN', `engine ${strategy.name} does not fit this host: ${fit.reason}`, {
     hint: fit.hint,
   });

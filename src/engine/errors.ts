@@ -3,8 +3,6 @@ import { errorTable } from '../kernel/index.ts';
 export const engineError = errorTable({
   ENGINE_NONE: { exit: 40, summary: 'no container engine on this host can be used' },
   ENGINE_UNKNOWN: { exit: 40, summary: 'the named engine does not exist or does not fit this host' },
-  ENGINE_NO_USER_NAMESPACES: { exit: 40, summary: 'user namespaces are switched off on this host' },
-  ENGINE_NEEDS_ROOT: { exit: 40, summary: 'the engine needs to be started by root' },
   ENGINE_SESSION_FAILED: {
     exit: 41,
     summary: 'mounts, workspace or store of a session could not be made ready',

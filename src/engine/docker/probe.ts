@@ -1,4 +1,4 @@
-import { isSkycapError } from '../../kernel/index.ts';
+import { isSkycapError, type SkycapError } from '../../kernel/index.ts';
 import { DockerApi } from './api.ts';
 
 export type DockerProbe =
@@ -9,7 +9,7 @@ export type DockerProbe =
       readonly architecture: string;
     }
   /** `hint` says what to install or do. */
-  | { readonly fits: false; readonly reason: string; readonly hint: string };
+  | { readonly fits: false; readonly reason: string; readonly hint: string; readonly error?: SkycapError };
 
 /** Whether a daemon answers there that this engine can use; never throws. */
 export async function probeDocker(socketPath: string): Promise<DockerProbe> {
@@ -33,6 +33,11 @@ export async function probeDocker(socketPath: string): Promise<DockerProbe> {
     return { fits: true, version: Version, apiVersion: ApiVersion, architecture: Arch };
   } catch (error) {
     if (!isSkycapError(error)) throw error;
-    return { fits: false, reason: error.message, hint: error.hint ?? 'install it: apt install docker.io' };
+    return {
+      fits: false,
+      reason: error.message,
+      hint: error.hint ?? 'install it: apt install docker.io',
+      error,
+    };
   }
 }

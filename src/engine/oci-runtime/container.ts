@@ -137,7 +137,7 @@ function exitOf(
     finishedAt: statSync(join(control, 'status')).mtime.toISOString(),
   };
   const oom = status.exitCode === 137 && status.cause === 'exited' && wasOutOfMemory(record.groups);
-  if (executed === undefined && status.cause === 'exited' && !oom) throw startError(control, record);
+  if (executed === undefined && status.cause === 'exited' && !oom) throw startError(layout, record);
   if (executed === undefined || executed === 0 || status.cause !== 'exited') {
     return { exitCode: status.exitCode, cause: oom ? 'oom' : status.cause, ...times };
   }
@@ -153,10 +153,18 @@ function exitOf(
 
 const E2BIG = 7;
 
-function startError(control: string, record: ContainerRecord): Error {
-  const log = readIfAny(join(control, 'log')).trim().split('\n').at(-1) ?? '';
-  const words = log.replace(/^\S+Z: /, '').trim();
-  if (/argument list too long/i.test(words)) return tooLong(record);
+/** What the runtime says goes to its log or, of the last moment, to where the step would have written. */
+function startError(layout: RunLayout, record: ContainerRecord): Error {
+  const { containerId, sensitive } = record;
+  const files = [
+    join(containerFolder(layout, containerId), 'log'),
+    join(outputFolder(layout, containerId, sensitive), 'stderr'),
+  ];
+  const said = files.map((file) => readIfAny(file).trim().split('\n').at(-1) ?? '');
+  if (said.some((line) => /argument list too long/i.test(line))) return tooLong(record);
+  const words = (said.find((line) => line !== '') ?? 'the runtime does not say why')
+    .replace(/^\S+Z: /, '')
+    .trim();
   return engineError(
     'ENGINE_START_FAILED',
     `container ${record.containerId} could not be started: ${words}`,

@@ -67,7 +67,7 @@ supervise() {
     if [ -f "$d/groups" ]; then
       while read -r group; do echo 0 >"$here/cg/$group/cgroup.procs" || exit 125; done <"$d/groups"
     fi
-    echo -900 >/proc/self/oom_score_adj
+    { echo -900 >/proc/self/oom_score_adj; } 2>/dev/null
     exec "$runtime" --root "$run/crun" --cgroup-manager=disabled --log "$d/log" run --preserve-fds 1 \
       --pid-file "$d/pid" --bundle "$d" "$id" </dev/null >>"$o/stdout" 2>>"$o/stderr" 3>"$d/exec"
   ) 2>>"$d/log" &

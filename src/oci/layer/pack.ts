@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { createZstdCompress } from 'node:zlib';
+import { spawnError } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { blockGzip } from './block-gzip.ts';
 import type { Compression } from './compression.ts';
@@ -40,20 +41,27 @@ export async function* packFolder(folder: string, options: PackOptions = {}): As
   ];
   const child = spawn('tar', args, { stdio: ['ignore', 'pipe', 'pipe'], env: tarEnvironment() });
   let stderr = '';
+  let missing: Error | undefined;
   child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
     stderr = (stderr + chunk).slice(0, 4096);
   });
   const closed = new Promise<boolean>((resolve) => {
-    child.on('error', () => resolve(false));
+    child.on('error', (cause) => {
+      missing = cause;
+      resolve(false);
+    });
     // The archive's end has been read: what tar still writes then is padding, and nobody listens.
     child.on('close', (code, signal) => resolve(code === 0 || signal === 'SIGPIPE'));
   });
   try {
     yield* normaliseTar(child.stdout, options);
     if (await closed) return;
+  } catch (cause) {
+    if (missing === undefined) throw cause;
   } finally {
     child.kill('SIGKILL');
   }
+  if (missing !== undefined) throw spawnError('tar', missing);
   throw ociError('OCI_LAYER_WRITE', `${folder} could not be read whole: ${stderr.split('\n')[0] ?? ''}`, {
     hint: 'nothing may change the folder while it is packed',
   });
