@@ -16,6 +16,7 @@ const checks: Readonly<Record<string, readonly string[]>> = {
     join(root, '.dependency-cruiser.cjs'),
   ],
   promises: [join(root, 'scripts/promises.ts')],
+  errors: [join(root, 'scripts/error-tests.ts')],
 };
 
 const chosen = process.argv.slice(2);

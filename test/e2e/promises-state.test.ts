@@ -133,7 +133,7 @@ upgrade:
 
 // What a run changed is counted above the engines.
 describe.each(enginesToTest('oci-runtime'))('too much state on %s', (engine) => {
-  it('B77 refuses more than 1 GiB of changes, names the largest, and loses nothing', async () => {
+  it('B77 WORKSPACE_TOO_LARGE refuses more than 1 GiB of changes, names the largest, and loses nothing', async () => {
     await using world = await makeWorld(engine);
     const tools = await world.image('tools:1');
     const cwd = world.bundle({ 'porter.yaml': growing(tools) });
