@@ -147,6 +147,8 @@ describe('whiteouts', () => {
     ['opaque after its children', [dir('d'), { path: 'd/f' }, { path: 'd/.wh..wh..opq' }], 'd/ d/f d/! ./'],
     ['opaque without an entry', [{ path: 'a/d/.wh..wh..opq' }], 'a/ a/d/! ./'],
     ['opaque at the root', [{ path: '.wh..wh..opq' }], './!'],
+    ['below a file that hides it all', [{ path: 'f' }, { path: 'f/.wh.x' }], 'f ./'],
+    ['below a file that comes later', [{ path: 'f/.wh.x' }, { path: 'f' }], 'f ./'],
     ['through a link of the layer', [dir('d'), sym('l', 'd'), { path: 'l/.wh.f' }], 'd/ l@d d/f% ./'],
     ['through a link out of it', [sym('l', '/srv'), { path: 'l/.wh.f' }], 'OCI_LAYER_UNSAFE'],
     ['as a folder', [dir('.wh.f')], 'f% ./'],

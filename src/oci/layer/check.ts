@@ -78,6 +78,8 @@ export class LayerChecker {
     if (++this.#count > limits.maxEntries) throw overLimit(`more than ${limits.maxEntries} entries`);
     const clean = cleanPath(entry.path, limits);
     if (clean === '') return this.#root(entry);
+    if (clean.slice(clean.lastIndexOf('/') + 1).startsWith(WHITEOUT) && this.#tree.isBelowLeaf(clean))
+      return [];
     const path = this.#tree.resolveParent(clean);
     const name = path.slice(path.lastIndexOf('/') + 1);
     if (name.startsWith(WHITEOUT)) return this.#whiteout(path, name);
@@ -92,7 +94,7 @@ export class LayerChecker {
       const node = this.#tree.get(path);
       // A whiteout hides lower layers only: what this layer itself has stays.
       if (node?.kind === 'directory') this.#opaque.add(path);
-      else if (node === undefined && !within(path, gone)) {
+      else if (node === undefined && !within(path, gone) && !this.#tree.isBelowLeaf(path)) {
         gone.add(path);
         out.push(...this.#writeWhiteout(path, this.#whiteouts.get(path) as ByteString));
       }

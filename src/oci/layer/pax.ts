@@ -3,9 +3,16 @@ import { invalid } from './limits.ts';
 
 export type PaxRecords = ReadonlyMap<string, Buffer>;
 
-/** POSIX "pax Extended Header": `<length> <key>=<value>\n`, values are bytes. The last of equal keys wins. */
+/** GNU tar manual, "Storing Sparse Files", version 0.0: the pieces of the map are records of their own, in turn. */
+const SPARSE_PIECE = ['GNU.sparse.offset', 'GNU.sparse.numbytes'];
+
+/**
+ * POSIX "pax Extended Header": `<length> <key>=<value>\n`, values are bytes. The last of equal keys wins, but for the
+ * pieces of a sparse map, which come out as the map of version 0.1.
+ */
 export function decodePax(body: Buffer): PaxRecords {
   const records = new Map<string, Buffer>();
+  const sparse: string[] = [];
   let at = 0;
   while (at < body.length) {
     const space = body.indexOf(0x20, at);
@@ -18,9 +25,14 @@ export function decodePax(body: Buffer): PaxRecords {
     if (equals === -1 || equals >= end || equals === space + 1) throw invalid('a PAX record has no key');
     const key = body.toString('latin1', space + 1, equals);
     if (key.includes('\0')) throw invalid('a PAX key holds a NUL');
-    records.set(key, Buffer.from(body.subarray(equals + 1, end - 1)));
+    const value = Buffer.from(body.subarray(equals + 1, end - 1));
+    const piece = SPARSE_PIECE.indexOf(key);
+    if (piece === -1) records.set(key, value);
+    else if (piece !== sparse.length % 2 || value.includes(',')) throw invalid('a sparse map is malformed');
+    else sparse.push(value.toString('latin1'));
     at = end;
   }
+  if (sparse.length > 0) records.set('GNU.sparse.map', Buffer.from(sparse.join(',')));
   return records;
 }
 

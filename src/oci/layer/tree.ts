@@ -67,6 +67,14 @@ export class LayerTree {
     this.nodes.set(path, node);
   }
 
+  /** Is something that is neither directory nor link above the path? Then layers below show nothing there anyway. */
+  isBelowLeaf(path: ByteString): boolean {
+    for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1)) {
+      if (this.nodes.get(path.slice(0, slash))?.kind === 'leaf') return true;
+    }
+    return false;
+  }
+
   /**
    * Follows the layer's own symlinks in all components but the last, inside the root. Where the layer has nothing,
    * the name stands for itself: lower layers are another file system for it.
