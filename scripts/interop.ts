@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadStore } from '../src/oci/index.ts';
 import { serveRegistry } from '../src/oci/registry/server/index.ts';
+import { type Attached, exchangeAttached } from './interop/attached.ts';
 import { debianPeers } from './interop/debian.ts';
 import { type Fixture, makeFixtures } from './interop/fixtures.ts';
 import { GO_MODULES, goPeers } from './interop/go.ts';
@@ -16,6 +17,8 @@ import { makeShell, type Shell } from './interop/shell.ts';
  *
  *     node scripts/interop.ts [--peers all|debian|go|NAME,NAME] [--images NAME,NAME]
  */
+/** What things are attached to. */
+const SUBJECT = 'gzip';
 const PAGE = join(import.meta.dirname, '../docs/interop.md');
 
 interface Row {
@@ -36,6 +39,8 @@ const MEANING: Readonly<Record<Compared, string>> = {
   manifests: 'all manifests of an index, to the byte; the peer writes the list itself anew',
   config: 'the configuration with the digests of all unpacked layers; the peer writes the manifest anew',
   tree: 'the unpacked tree: names, kinds, owners, permissions, times, links, contents, extended attributes',
+  referrers: 'all that refer to an image',
+  signed: 'the manifest that a signature is accepted for, both carried to another repository by us',
 };
 
 const peers = choosePeers();
@@ -46,6 +51,8 @@ writeFileSync(join(directory, 'config.json'), '{}');
 const { openStore } = await loadStore();
 const rows: Row[] = [];
 let fixtures: readonly Fixture[];
+/** With oras and cosign only: what is attached to an image. */
+let attached: readonly Attached[] | string = [];
 {
   await using store = await openStore({ directory: join(directory, 'store') });
   await using ours = await serveRegistry({ store, writable: true });
@@ -55,10 +62,19 @@ let fixtures: readonly Fixture[];
     await using empty = await serveRegistry({ store: target, writable: true });
     rows.push(await row(peer, { shell, store, ours, empty }));
   }
+  if (
+    ['oras', 'cosign'].every((name) =>
+      rows.some(({ peer, version }) => peer.name === name && version !== undefined),
+    )
+  ) {
+    await using target = await openStore({ directory: join(directory, 'attached') });
+    await using empty = await serveRegistry({ store: target, writable: true });
+    attached = await attachments({ shell, store, ours, empty });
+  }
 }
 // Paths as long as they can be: rm walks from within.
 await shell.sh(`rm -rf ${directory}`);
-const red = rows.flatMap(problems);
+const red = [...rows.flatMap(problems), ...attachedProblems()];
 for (const problem of red) console.error(`RED ${problem}`);
 console.log(
   `${rows.length} peers, ${fixtures.length} images, ${counted()} digests compared, ${red.length} red`,
@@ -123,6 +139,28 @@ async function exchange(peer: Peer, fixture: Fixture, world: World): Promise<Out
   }
 }
 
+async function attachments(world: World): Promise<readonly Attached[] | string> {
+  const subject = fixtures.find(({ name }) => name === SUBJECT);
+  if (subject === undefined) return [];
+  try {
+    return await exchangeAttached(world, subject);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+function attachedProblems(): readonly string[] {
+  if (typeof attached === 'string') return [`attached: ${attached}`];
+  const asked =
+    rows.some(({ peer }) => peer.name === 'cosign') && fixtures.some(({ name }) => name === SUBJECT);
+  if (asked && attached.length !== 4) return [`attached: ${attached.length} of 4 cells`];
+  return attached.flatMap(({ peer, registry, reads, writes }) =>
+    [reads, writes]
+      .filter((cell) => !isSame(cell))
+      .map((cell) => `${peer} at ${registry}: ${cellText(cell)}`),
+  );
+}
+
 function told(outcome: Outcome): string {
   if ('cannot' in outcome) return `– (${outcome.cannot})`;
   if ('failed' in outcome) return `FAILED ${outcome.failed}`;
@@ -171,7 +209,8 @@ function knownFixtures(): readonly string[] {
 }
 
 function counted(): number {
-  return rows.flatMap(({ cells }) => [...cells.values()].filter((cell) => 'reads' in cell)).length * 2;
+  const cells = rows.flatMap((one) => [...one.cells.values()].filter((cell) => 'reads' in cell)).length;
+  return (cells + (typeof attached === 'string' ? 0 : attached.length)) * 2;
 }
 
 function writePage(): void {
@@ -202,6 +241,17 @@ function writePage(): void {
       '',
       ...table,
       '',
+      'What refers to an image. Above: what the peer has read of what we attached or carried. Below: what we have read of what it attached.',
+      '',
+      '| peer | at the built-in registry | at docker-registry, which lists none: by the fallback tag |',
+      '|---|---|---|',
+      ...['oras', 'cosign'].map(
+        (name) =>
+          `| ${name} | ${attachedOf(name)
+            .map((one) => pageCell(one))
+            .join(' | ')} |`,
+      ),
+      '',
       'The images:',
       '',
       ...fixtures.map(({ name, about }) => `- **${name}**: ${about}`),
@@ -214,6 +264,11 @@ function writePage(): void {
       '',
     ].join('\n'),
   );
+}
+
+function attachedOf(name: string): readonly (Attached | undefined)[] {
+  const ones = typeof attached === 'string' ? [] : attached.filter(({ peer }) => peer === name);
+  return [ones[0], ones[1]];
 }
 
 function pageCell(outcome: Outcome | undefined): string {

@@ -4,7 +4,7 @@ import { digestOfAll, readBack, type Seen } from './read-back.ts';
 import type { Shell } from './shell.ts';
 
 /** What a cell compares: the manifest to the byte, or what a peer keeps where it writes manifests of its own. */
-export type Compared = 'manifest' | 'manifests' | 'config' | 'tree';
+export type Compared = 'manifest' | 'manifests' | 'config' | 'tree' | 'referrers' | 'signed';
 
 export interface Cell {
   readonly compared: Compared;
