@@ -25,6 +25,7 @@ import {
   openSource,
   openTarget,
   parseTransport,
+  readSourceImage,
   validateImage,
 } from './index.ts';
 
@@ -269,6 +270,20 @@ describe('what breaks off', () => {
     }
     expect(await readdir(join(directory, 'cut'))).toEqual(['blobs', 'index.json', 'oci-layout']);
     expect((await readdir(directory)).filter((name) => name.includes('skycap-copy'))).toEqual([]);
+  });
+
+  it('follows no manifest or config that is not what its digest says', async () => {
+    for (const [name, digest] of [
+      ['index', both.digest],
+      ['config', one.configDigest],
+    ] as const) {
+      await copy('store:localhost/t/i:1', `oci:${name}:v1`);
+      const path = join(directory, name, 'blobs', ...digest.split(':'));
+      await writeFile(path, (await readFile(path, 'utf8')).replace('linux', 'linus'));
+      await using source = await openSource(parseTransport(`oci:${name}:v1`, 'docker'), ends());
+      expect(await codeOf(readSourceImage(source, amd, transfer))).toBe('OCI_BLOB_CORRUPT');
+      expect(await valid(`oci:${name}:v1`)).toMatchObject([{ code: 'OCI_BLOB_CORRUPT', digest }]);
+    }
   });
 
   it.each(['oci:stopped', 'oci-archive:stopped.tar'])('stopped on purpose leaves nothing: %s', async (to) => {
