@@ -117,6 +117,14 @@ describe('layers as trees', () => {
     ]);
   });
 
+  it('has nothing of what a layer deletes, and no sign of the deletion', async () => {
+    const layers = [
+      await made([{ path: 'd/f' }, { path: 'd/g' }, { path: 'e/f' }]),
+      await made([{ path: 'd/.wh.f' }, { path: '.wh.e' }, { path: 'h/.wh.none' }]),
+    ];
+    expect([...(await treeOf(layers)).keys()].filter((path) => path !== '')).toEqual(['d', 'd/g', 'h']);
+  });
+
   it('keeps the attributes of a folder that a layer only goes through', async () => {
     const layers = [
       await made([{ path: 'tmp', type: 'directory', mode: 0o1777 }]),

@@ -93,6 +93,8 @@ describe('rebase', () => {
     );
     const forged = annotate(app, { set: { 'dev.skycap.base.layers': '2' } });
     expect(await conditions(forged, base(same))).toEqual(['split']);
+    const half = annotate(app, { remove: ['dev.skycap.base.layers'] });
+    expect(await conditions(half, base(same))).toEqual(['split']);
     expect(codeOf(() => rebase(bare, { newBase: base(same), conflicts: [] }))).toBe('OCI_REBASE_REFUSED');
   });
 
