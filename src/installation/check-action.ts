@@ -45,7 +45,14 @@ export async function planAllowed(
   }
   const installationId = before?.id ?? runId;
   const digest = await bundleDigest(loaded, request);
-  const planned = await planAction(request, deps, { loaded, installation: before, installationId, digest });
+  const attempts = resumed?.attempts ?? [];
+  const planned = await planAction(request, deps, {
+    loaded,
+    installation: before,
+    installationId,
+    digest,
+    attempts,
+  });
   return { before, installationId, digest, resumed, planned };
 }
 

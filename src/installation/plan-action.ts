@@ -28,6 +28,8 @@ export async function planAction(
     readonly installation: Installation | undefined;
     readonly installationId: string;
     readonly digest: Digest;
+    /** Runs that are resumed: parameters keep the outputs that these began with as their source. */
+    readonly attempts: readonly string[];
   },
 ): Promise<PlannedAction> {
   const { installation, loaded } = context;
@@ -52,7 +54,10 @@ export async function planAction(
     action: request.action,
     given: request.parameters,
     remembered: installation?.parameters ?? {},
-    outputs,
+    outputs:
+      context.attempts.length === 0
+        ? outputs
+        : await knownOutputs(deps.state, installation?.id, context.attempts),
     checkValue,
   });
   const images = await pinImages(

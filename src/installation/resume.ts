@@ -10,6 +10,8 @@ const keptForMs = 7 * 24 * 60 * 60 * 1000;
 
 export interface ResumedRun {
   readonly runId: string;
+  /** It and the runs that it took up again itself: what one of them began, all of them did. */
+  readonly attempts: readonly string[];
   /** The run whose workspace is still there; undefined: it is filled anew, with the saved state. */
   readonly workspaceOf: string | undefined;
   /** Steps that stay as they are, by id. */
@@ -43,6 +45,7 @@ export async function resumedRun(
   const hasBegun = steps.some((step) => step.state !== 'pending');
   return {
     runId: last.id,
+    attempts: attemptsOf(last, runs),
     workspaceOf: hasBegun ? await keptWorkspace(runs, last, deps) : undefined,
     finished,
     check(plan, parameters) {
@@ -51,6 +54,16 @@ export async function resumedRun(
       checkUnknown(request, plan, steps);
     },
   };
+}
+
+function attemptsOf(last: Run, runs: readonly Run[]): readonly string[] {
+  const ids: string[] = [];
+  for (let run: Run | undefined = last; run !== undefined; ) {
+    ids.push(run.id);
+    const { resumes }: Run = run;
+    run = runs.find((one) => one.id === resumes && !ids.includes(one.id));
+  }
+  return ids;
 }
 
 /** `step run` neither begins nor ends its action. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type FakeImage, FakeWorld } from '../engine/fake/index.ts';
-import { type ActionWorld, makeActionWorld, ran } from './action.fixture.ts';
+import { type ActionWorld, makeActionWorld, type Outcome, ran } from './action.fixture.ts';
 
 let world: ActionWorld;
 
@@ -46,6 +46,49 @@ describe('runAction', () => {
       state: 'succeeded',
       steps: [{ id: 'apply', exitCode: 0 }],
     });
+  });
+
+  it('resumes with the parameters that the first attempt began with, though it wrote their source', async () => {
+    const directory = world.bundle(`outputs:
+  - {name: url, type: string}
+parameters:
+  - {name: old, type: string, default: none, source: {output: url}}
+upgrade:
+  - id: first
+    description: First
+    invoke: {name: tools, action: {command: [first, "\${ bundle.parameters.old }"]}}
+  - id: second
+    description: Second
+    invoke: {name: tools, action: {command: [second, "\${ bundle.parameters.old }"]}}
+install:
+  - id: first
+    description: First
+    invoke: {name: tools, action: {command: [first, "\${ bundle.parameters.old }"]}}
+`);
+    let fails = true;
+    const image: FakeImage = {
+      run: (process) => {
+        const [id, old] = process.argv;
+        process.stdout(`${id} ${old}\n`);
+        if (id === 'second') return fails ? 1 : 0;
+        process.files.write('/cnab/app/outputs/url', `${old}+`);
+        return 0;
+      },
+    };
+    const said = (outcome: Outcome): readonly string[] =>
+      outcome.events.flatMap((event) => (event.type === 'step.output' ? [event.text] : []));
+    expect(said(await world.run(directory, 'install', { image }))).toEqual(['first none\n']);
+    expect(said(await world.run(directory, 'upgrade', { image }))).toEqual([
+      'first none+\n',
+      'second none+\n',
+    ]);
+    expect(said(await world.run(directory, 'upgrade', { image, resume: true }))).toEqual(['second none+\n']);
+    fails = false;
+    expect(said(await world.run(directory, 'upgrade', { image, resume: true }))).toEqual(['second none+\n']);
+    expect(said(await world.run(directory, 'upgrade', { image }))).toEqual([
+      'first none++\n',
+      'second none++\n',
+    ]);
   });
 
   it('stops after a failure, runs always steps, and resumes where it failed', async () => {

@@ -131,6 +131,7 @@ async function runLocked(
     started,
     plan: JSON.stringify(plan),
     bundleDigest: digest,
+    ...(resumed === undefined ? {} : { resumes: resumed.runId }),
     parameters: remembered,
     // With what is kept from the start: a run that cannot begin must not forget what was done before it.
     steps: plan.steps.map(

@@ -24,8 +24,8 @@ export interface StateStore extends AsyncDisposable {
   listIntents(key: InstallationKey): Promise<readonly Intent[]>;
 
   putOutput(output: OutputRecord): Promise<void>;
-  /** The last value of each output of the installation. */
-  latestOutputs(installationId: string): Promise<readonly OutputRecord[]>;
+  /** The last value of each output of the installation, but for those that the runs `except` wrote. */
+  latestOutputs(installationId: string, except?: readonly string[]): Promise<readonly OutputRecord[]>;
   runOutputs(runId: string): Promise<readonly OutputRecord[]>;
 
   /** The run's log: masked text and events as NDJSON, appended by one process and readable meanwhile. */
@@ -175,6 +175,8 @@ export interface Run {
   /** The plan as JSON text: no secret is in it. */
   readonly plan: string;
   readonly bundleDigest: string;
+  /** Id of the run that this one took up again. */
+  readonly resumes?: string;
   readonly parameters: Readonly<Record<string, StoredValue>>;
   readonly steps: readonly StepRecord[];
 }

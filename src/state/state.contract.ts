@@ -183,6 +183,10 @@ export function stateContract(name: string, open: (directory: string) => Promise
         );
       const hex = Buffer.from('second').toString('hex');
       expect(await latest()).toEqual([`ip=${hex}`, 'key=00c8']);
+      expect((await store.latestOutputs('INST-app', ['B'])).map((each) => [each.name, each.runId])).toEqual([
+        ['ip', 'A'],
+        ['key', 'A'],
+      ]);
       expect((await store.runOutputs('A')).map((each) => [each.name, each.sensitive])).toEqual([
         ['ip', false],
         ['key', true],

@@ -37,11 +37,17 @@ export function putOutput(db: Database, keys: Keyring, output: OutputRecord): vo
   );
 }
 
-export function latestOutputs(db: Database, keys: Keyring, installationId: string): readonly OutputRecord[] {
+export function latestOutputs(
+  db: Database,
+  keys: Keyring,
+  of: { readonly installationId: string; readonly except: readonly string[] },
+): readonly OutputRecord[] {
   const rows = db.all(
     `SELECT ${COLUMNS} FROM outputs WHERE sequence IN
-       (SELECT max(sequence) FROM outputs WHERE installation_id = ? GROUP BY name) ORDER BY name`,
-    installationId,
+       (SELECT max(sequence) FROM outputs WHERE installation_id = ?
+         AND run_id NOT IN (SELECT value FROM json_each(?)) GROUP BY name) ORDER BY name`,
+    of.installationId,
+    JSON.stringify(of.except),
   );
   return rows.map((row) => decodeOutput(db, keys, row));
 }

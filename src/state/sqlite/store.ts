@@ -186,8 +186,8 @@ class SqliteState implements ManagedStateStore {
     return this.#write((db, { keys }) => outputs.putOutput(db, keys, output));
   }
 
-  latestOutputs(installationId: string): Promise<readonly OutputRecord[]> {
-    return this.#read((db, { keys }) => outputs.latestOutputs(db, keys, installationId));
+  latestOutputs(installationId: string, except: readonly string[] = []): Promise<readonly OutputRecord[]> {
+    return this.#read((db, { keys }) => outputs.latestOutputs(db, keys, { installationId, except }));
   }
 
   runOutputs(runId: string): Promise<readonly OutputRecord[]> {
