@@ -23,7 +23,6 @@ import { unpackLayer } from './index.ts';
 const platform = { os: 'linux', architecture: 'amd64' };
 
 export interface WriterOptions {
-  readonly wanted?: (one: OracleCase) => boolean;
   /** Rounds the time in a line to what the writer promises. */
   readonly times?: (line: string) => string;
 }
@@ -33,7 +32,7 @@ export interface WriterOptions {
  * that with other tools), and nothing beside the root is touched. As root, whichever writer this process finds.
  */
 export function writesTheTable(writer: string, options: WriterOptions = {}): void {
-  const { wanted = () => true, times = (line) => line } = options;
+  const { times = (line) => line } = options;
   let directory: string;
   let store: LayoutStore;
   let count = 0;
@@ -92,7 +91,8 @@ export function writesTheTable(writer: string, options: WriterOptions = {}): voi
     return [linesOf(merged(lowers.map((lower) => lower.path))), linesOf(model.entries())];
   }
 
-  const cases = oracleCases().filter(wanted);
+  // 50,000 files prove nothing more on a disk, and take half a minute to compare; oracle.test.ts has them.
+  const cases = oracleCases().filter((one) => one.id !== 'entries-50000');
   describe(`${writer} writes what the checks gave`, () => {
     it.each(cases)('$id', async (one) => {
       const trees = await both(one);

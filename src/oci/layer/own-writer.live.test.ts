@@ -19,7 +19,5 @@ afterAll(() => rmSync(programs, { recursive: true, force: true }));
 
 it('L25 finds no GNU tar here', async () => expect(await hasGnuTar()).toBe(false));
 writesTheTable('our own writer', {
-  // Each file and attribute is a system call or a program of its own: 50,000 of them prove nothing more.
-  wanted: (one) => one.id !== 'entries-50000',
   times: (line) => line.replace(/"(\d{16})\d{3}"/, '"$1"'),
 });
