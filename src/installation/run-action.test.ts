@@ -65,6 +65,7 @@ install:
     description: First
     invoke: {name: tools, action: {command: [first, "\${ bundle.parameters.old }"]}}
 `);
+    const host = new FakeWorld();
     let fails = true;
     const image: FakeImage = {
       run: (process) => {
@@ -77,15 +78,19 @@ install:
     };
     const said = (outcome: Outcome): readonly string[] =>
       outcome.events.flatMap((event) => (event.type === 'step.output' ? [event.text] : []));
-    expect(said(await world.run(directory, 'install', { image }))).toEqual(['first none\n']);
-    expect(said(await world.run(directory, 'upgrade', { image }))).toEqual([
+    expect(said(await world.run(directory, 'install', { image, world: host }))).toEqual(['first none\n']);
+    expect(said(await world.run(directory, 'upgrade', { image, world: host }))).toEqual([
       'first none+\n',
       'second none+\n',
     ]);
-    expect(said(await world.run(directory, 'upgrade', { image, resume: true }))).toEqual(['second none+\n']);
+    expect(said(await world.run(directory, 'upgrade', { image, world: host, resume: true }))).toEqual([
+      'second none+\n',
+    ]);
     fails = false;
-    expect(said(await world.run(directory, 'upgrade', { image, resume: true }))).toEqual(['second none+\n']);
-    expect(said(await world.run(directory, 'upgrade', { image }))).toEqual([
+    expect(said(await world.run(directory, 'upgrade', { image, world: host, resume: true }))).toEqual([
+      'second none+\n',
+    ]);
+    expect(said(await world.run(directory, 'upgrade', { image, world: host }))).toEqual([
       'first none++\n',
       'second none++\n',
     ]);

@@ -20,7 +20,8 @@ export function parsePlainYaml(source: string): DocNode | undefined {
 
 const KEY = /([A-Za-z0-9_$./][A-Za-z0-9_./+*-]*(?: [A-Za-z0-9_./+*-]+)*) *:(?=[ \n]|$)/y;
 const FLOW_KEY = /([A-Za-z0-9_$./][A-Za-z0-9_./+-]*) *:(?=[ ])/y;
-const FLOW_PLAIN = /(?:[A-Za-z0-9_$./^(]|-(?=[A-Za-z0-9_./-]))[^,[\]{}"'#:\n&*!|>%@`\t]*(?::[^ ,[\]{}"'#\n\t][^,[\]{}"'#:\n\t]*)*/y;
+const FLOW_PLAIN =
+  /(?:[A-Za-z0-9_$./^(]|-(?=[A-Za-z0-9_./-]))[^,[\]{}"'#:\n&*!|>%@`\t]*(?::[^ ,[\]{}"'#\n\t][^,[\]{}"'#:\n\t]*)*/y;
 /** Nested deeper than this, the library says so. */
 const DEEPEST = 60;
 
