@@ -79,6 +79,23 @@ it('a layer that links into its parents finds them in their files, and is known 
   expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
 });
 
+it.each(['folder', 'erofs'] as const)(
+  'what an opaque root hides is left out, asked once or again: %s',
+  async (form) => {
+    const layers = [{ path: 'below', content: 'x' }, { path: '.wh..wh..opq' }].map((file) => ({
+      tar: inPieces(tarOf([file])),
+    }));
+    const image = await buildImage(
+      store,
+      { layers, config: {}, platform, reference: 'localhost/a:1' },
+      transfer,
+    );
+    const lowers = await store.lowers(image, map, { ...transfer, form });
+    expect(lowers).toHaveLength(1);
+    expect(await store.lowers(image, map, { ...transfer, form })).toEqual(lowers);
+  },
+);
+
 it('a file that is not as it was written is written again before anybody gets it', async () => {
   const image = await makeImage(store, { platform, files: { f: 'content' } });
   const [file] = await lowersOf(image);

@@ -25,7 +25,7 @@ import { missing, storeError } from './problems.ts';
 import { emptyTrash, moveUnreached, type Pruned, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
 import { readTags, removeTag, writeTag } from './tags.ts';
-import { type Shape, Unpacker } from './unpacking.ts';
+import { type Shape, Unpacker, visible } from './unpacking.ts';
 
 const MAX_SMALL = 8 * 2 ** 20;
 const LOCK_TIMEOUT_MS = 30_000;
@@ -171,7 +171,7 @@ class DiskStore implements LayoutStore {
         return record === undefined || record.needsParents ? undefined : lowerOf(this.#layout, name);
       }),
     );
-    if (known.every((lower) => lower !== undefined)) return known;
+    if (known.every((lower) => lower !== undefined)) return await visible(known);
     return await this.#unpacker.all(image.layers, shape, options);
   }
 

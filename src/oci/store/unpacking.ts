@@ -275,7 +275,7 @@ export class Unpacker {
 }
 
 /** overlayfs does not look whether a layer's root is opaque, so what such a layer hides is left out. */
-async function visible(lowers: readonly Lower[]): Promise<readonly Lower[]> {
+export async function visible(lowers: readonly Lower[]): Promise<readonly Lower[]> {
   const records = await Promise.all(lowers.map((lower) => readRecordAt(dirname(lower.path))));
   const top = records.findLastIndex((record) => record?.opaque.includes('') === true);
   return top === -1 ? lowers : lowers.slice(top);
