@@ -374,6 +374,9 @@ install:
       '#!/bin/sh\n[ "$1" = --version ] && { echo "tar (GNU tar) 1"; exit; }\necho "tar: f: cannot make it" >&2\nexit 2\n',
     );
     chmodSync(tar, 0o755);
+    // A store that others can reach into has folders, which tar writes.
+    mkdirSync(storeOf('unwritable'), { recursive: true });
+    chmodSync(storeOf('unwritable'), 0o755);
     const ran = await install(await world.image('unwritable:1', { files: { f: 'x' } }), {
       PATH: `${join(work, 'bin')}:${world.env.PATH ?? ''}`,
       SKYCAP_STORE_DIRECTORY: storeOf('unwritable'),
