@@ -204,8 +204,11 @@ esac`;
   it.each(BROKEN)('R48 a helper that %s is an error that tells no secret', async (_, script, message) => {
     await install('bad', script);
     // Only the one that hangs has to be cut off: starting a shell may take longer on a busy machine.
-    const patience = message.startsWith('within') ? { timeoutMs: 100 } : {};
-    const failure = helperGet('bad', 'r.test', { env: environment.env, signal, ...patience });
+    const failure = helperGet('bad', 'r.test', {
+      env: environment.env,
+      signal,
+      ...(message.startsWith('within') ? { timeoutMs: 100 } : {}),
+    });
     await expect(failure).rejects.toMatchObject({
       code: 'CREDENTIALS_HELPER_FAILED',
       message: expect.stringContaining(message) as string,
