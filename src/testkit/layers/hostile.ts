@@ -89,6 +89,7 @@ export function hostileLayers(canary: string): readonly Hostile[] {
     one('L9', 'a link in place of a named folder', [dir('d'), sym('d', canary), { path: 'd/x' }], UNSAFE),
     one('L9', 'the same name, written otherwise', [sym('a', canary), { path: './/a/' }], UNSAFE),
     one('L9', 'a file over a hard link', [{ path: 'f' }, hard('h', 'f'), { path: 'h' }], UNSAFE),
+    one('L9', 'a whiteout twice', [{ path: '.wh.f' }, { path: './.wh.f' }], UNSAFE),
     one('L10', 'the root as a link', [sym('./', canary), { path: 'ESCAPED' }], UNSAFE),
     one('L10', 'the root as a link, by another name', [sym('a/..', canary), { path: 'ESCAPED' }], UNSAFE),
     one('L10', 'the root as a file', [{ path: '/' }], UNSAFE),
@@ -221,7 +222,7 @@ function tooMuch(): readonly Hostile[] {
   const map = Array.from({ length: 65_537 }, (_, at) => `${at * 2},1`).join(',');
   return [
     over('a name of 256 bytes', [{ path: 'n'.repeat(256) }]),
-    over('a path of 4096 bytes', [{ path: 'n/'.repeat(2048) }]),
+    over('a path of 4096 bytes', [{ path: `${'n'.repeat(200)}/`.repeat(21) }]),
     over('1025 folders in each other', [{ path: `${'d/'.repeat(1025)}f` }]),
     over('a link target of 4096 bytes', [sym('l', 't'.repeat(4096))]),
     over('an attribute of more than a megabyte', [
