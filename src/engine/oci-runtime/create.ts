@@ -14,6 +14,7 @@ import { makeGroups, removeGroups } from './limits.ts';
 import { type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
 import { hostsFile, resolverFile } from './name-service.ts';
 import type { Overlay } from './overlays.ts';
+import { RootPoints } from './root-points.ts';
 import type { SharedFolders } from './shared-folders.ts';
 import { type ContainerUser, resolveUser } from './users.ts';
 
@@ -38,6 +39,7 @@ export class ContainerMaker {
   readonly #installationId: string;
   readonly #shared: SharedFolders;
   readonly #users = new Map<string, ContainerUser>();
+  readonly #points = new RootPoints();
 
   constructor(
     host: SessionHost,
@@ -59,10 +61,13 @@ export class ContainerMaker {
     const user = this.#user(overlay, run);
     this.#shared.readyFor(user, run);
     const control = makeContainerFolder(this.#layout, run.containerId, run.sensitive);
-    const sources = this.#sources(run, overlay, { user, holder: parts.holder });
-    const plan = planMounts(run, sources);
+    const plan = this.#points.with(run.image, overlay, (point) => {
+      const sources = this.#sources(run, overlay, { user, holder: parts.holder, point });
+      const planned = planMounts(run, sources);
+      makeWorkingDir(run, planned, sources);
+      return planned;
+    });
     this.#shared.note(plan);
-    makeWorkingDir(run, plan, sources);
     this.#nameService(run, overlay);
     const groups = makeGroups(`${this.#layout.runId}-${run.containerId}`, run.resources);
     const real: Record<string, readonly string[]> = {};
@@ -106,10 +111,19 @@ export class ContainerMaker {
     return record;
   }
 
+  /** What can be done for the next container of an image while another one runs. */
+  makeAhead(image: string, overlay: Overlay): void {
+    this.#points.makeAhead(image, overlay);
+  }
+
   #sources(
     run: ContainerRun,
     overlay: Overlay,
-    parts: { readonly user: ContainerUser; readonly holder: Holder },
+    parts: {
+      readonly user: ContainerUser;
+      readonly holder: Holder;
+      readonly point: MountSources['point'];
+    },
   ): MountSources {
     const { directories, owner } = this.#host;
     const folder = (path: string): string => {
@@ -117,6 +131,7 @@ export class ContainerMaker {
       return path;
     };
     return {
+      point: parts.point,
       rootfs: overlay.reachable,
       user: parts.user,
       owner,

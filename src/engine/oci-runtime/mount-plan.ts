@@ -4,9 +4,10 @@ import { engineError } from '../errors.ts';
 import type { ContainerRun } from '../port.ts';
 import { checkVolumePlace, isBelow } from '../run-check.ts';
 import { Folder, type Owner, parts } from '../tree/folder.ts';
-import { makeFolderInside, makePointInside, resolveInside, writeInside } from '../tree/scoped.ts';
+import { makeFolderInside, resolveInside, writeInside } from '../tree/scoped.ts';
 import { type OciMount, ownedBind } from './config.ts';
 import { containerRoot, hostOwner } from './id-map.ts';
+import type { RootPoint } from './root-points.ts';
 import type { ContainerUser } from './users.ts';
 
 /** Something mounted in a container, and where it lies on this host. */
@@ -42,6 +43,8 @@ export interface MountSources {
   /** The path of a state folder as the runtime sees it, with the flags that writable mounts have. */
   seen(path: string, readOnly: boolean): string;
   readonly dockerSocket: string | undefined;
+  /** Makes a mount point in the root. */
+  point(point: RootPoint): void;
 }
 
 /** Makes everything that is mounted into one container, the mount points included. */
@@ -156,7 +159,8 @@ class Planner {
   #mountPoint(path: string, kind: 'folder' | 'file'): void {
     const covering = this.#covering(path);
     if (covering === undefined) {
-      makePointInside(this.#sources.rootfs, path, {
+      this.#sources.point({
+        path,
         kind,
         owner: containerRoot,
         parentOwner: this.#parentOwner(path),

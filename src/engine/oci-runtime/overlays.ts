@@ -80,21 +80,29 @@ export class Overlays {
     return this.#lowers.has(image);
   }
 
-  /** Mounts the next root of an image, if none is waiting. */
-  prepare(image: string): Promise<Overlay> {
+  /** Mounts the next root of an image, if none is waiting; `whenMounted` has it before whoever takes it. */
+  prepare(image: string, whenMounted?: (overlay: Overlay) => void): Promise<Overlay> {
     const waiting = this.#spares.get(image);
     if (waiting !== undefined) return waiting;
-    const made = this.#mount(image);
+    const made = this.#mount(image).then((overlay) => {
+      whenMounted?.(overlay);
+      return overlay;
+    });
     this.#spares.set(image, made);
     // Whoever takes it gets the error; until then it is nobody's.
     made.catch(() => {});
     return made;
   }
 
-  async take(image: string): Promise<Overlay> {
+  /** @param until gives up waiting, with undefined; the root goes when it comes */
+  take(image: string): Promise<Overlay>;
+  take(image: string, until: AbortSignal): Promise<Overlay | undefined>;
+  async take(image: string, until?: AbortSignal): Promise<Overlay | undefined> {
     const spare = this.prepare(image);
     this.#spares.delete(image);
-    return await spare;
+    const taken = until === undefined ? await spare : await unlessAborted(spare, until);
+    if (taken === undefined) spare.then(({ name }) => this.retire(name)).catch(() => {});
+    return taken;
   }
 
   /** Unmounts and deletes, but not at once and not in anybody's way. */
@@ -118,10 +126,23 @@ export class Overlays {
     makeUpper(join(this.#layout.uppers, name));
     const path = join(ROOTS, name);
     const reachable = this.#holder.inside(path);
-    mkdirSync(reachable, { mode: 0o711 });
+    try {
+      mkdirSync(reachable, { mode: 0o711 });
+    } catch (cause) {
+      throw this.#holder.whyGone() ?? cause;
+    }
     await this.#holder.mount(name, this.#lowers.get(image) as string);
     return { name, path, reachable };
   }
+}
+
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const give = (): void => resolve(undefined);
+    if (signal.aborted) give();
+    signal.addEventListener('abort', give, { once: true });
+    void work.then(resolve, reject).finally(() => signal.removeEventListener('abort', give));
+  });
 }
 
 function makeUpper(folder: string): void {

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { failpoint, ignoreEvents } from '../../kernel/index.ts';
 import type { Digest, Lower, PinnedImage } from '../../oci/index.ts';
+import { cancelledBefore } from '../cancelled.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -15,17 +16,18 @@ import type {
   SessionSpec,
   Workspace,
 } from '../port.ts';
-import { checkRun, isBelow } from '../run-check.ts';
-import { Collector, namesOf } from '../tree/collect.ts';
+import { checkRun } from '../run-check.ts';
+import { Collector } from '../tree/collect.ts';
 import { packFrom } from '../tree/contents.ts';
 import { Folder } from '../tree/folder.ts';
 import { resolveInside } from '../tree/scoped.ts';
+import { collectPaths } from './collect.ts';
 import { type ContainerRecord, follow, killContainer, readRecord, removeContainer } from './container.ts';
 import { ContainerMaker, type SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { Holder } from './holder.ts';
 import { embeddedIdMap } from './id-map.ts';
-import { KEPT_MS, keepContainer, keptLease } from './keep.ts';
+import { KEPT_MS, keepContainer, keptLease, RUN_MS, runLease } from './keep.ts';
 import {
   containerFolder,
   containerIds,
@@ -47,9 +49,13 @@ export class RuntimeSession implements Session {
   /** Ended and recorded: deleted while the next container starts, which waits for nothing then. */
   readonly #released = new Map<string, ContainerRecord>();
   readonly #releasing = new Set<Promise<void>>();
+  /** Their end was told, and they never started. */
+  readonly #neverStarted = new Set<string>();
   readonly #shared: SharedFolders;
   readonly #maker: ContainerMaker;
   #opened: Promise<Opened> | undefined;
+  #lease: AsyncDisposable | undefined;
+  #isAdopted = false;
 
   constructor(host: SessionHost, spec: SessionSpec, layout: RunLayout, operation: OperationOptions) {
     this.#host = host;
@@ -70,6 +76,18 @@ export class RuntimeSession implements Session {
   ready(): Promise<Opened> {
     this.#opened ??= this.#open();
     return this.#opened;
+  }
+
+  /** For a session of another process: that one's lease may have run out, and nobody else ends it. */
+  async takeOver(): Promise<void> {
+    this.#isAdopted = true;
+    await this.#leaseImages();
+  }
+
+  /** The images' layers may be pruned from now on. */
+  async endLease(): Promise<void> {
+    await this.#lease?.[Symbol.asyncDispose]();
+    if (this.#isAdopted) await this.#host.store.endLeases?.(runLease(this.runId));
   }
 
   async imageArchive(image: string, path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
@@ -103,15 +121,21 @@ export class RuntimeSession implements Session {
         `container ${run.containerId} exists already in run ${this.runId}`,
       );
     }
-    const overlay = await opened.overlays.take(run.image);
+    const overlay = await opened.overlays.take(run.image, AbortSignal.any([io.signal, io.kill]));
+    if (overlay === undefined) {
+      this.#neverStarted.add(run.containerId);
+      return cancelledBefore();
+    }
     let record: ContainerRecord | undefined;
     try {
-      if (io.signal.aborted || io.kill.aborted) return cancelledBefore();
       record = this.#maker.create(run, overlay, {
         holder: opened.holder,
         terminal: false,
         program: opened.program,
       });
+    } catch (cause) {
+      // Its mounts are gone with it, and what was made in them is not found.
+      throw opened.holder.whyGone() ?? cause;
     } finally {
       if (record === undefined) {
         opened.overlays.retire(overlay.name);
@@ -124,7 +148,7 @@ export class RuntimeSession implements Session {
       `run ${run.containerId} ${run.sensitive ? 'mem' : 'disk'} ${timeout} ${seconds(run.graceMs)}`,
     );
     failpoint('start');
-    void opened.overlays.prepare(run.image);
+    void opened.overlays.prepare(run.image, (overlay) => this.#maker.makeAhead(run.image, overlay));
     this.#removeReleased();
     const exit = await this.#follow(record, io);
     if (exit === undefined) {
@@ -143,24 +167,17 @@ export class RuntimeSession implements Session {
 
   async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
     const record = this.#record(containerId);
+    if (record === undefined) {
+      if (this.#neverStarted.has(containerId)) return [];
+      throw engineError(
+        'ENGINE_CONTAINER_UNKNOWN',
+        `there is no container ${containerId} in run ${this.runId}`,
+      );
+    }
     const collector = new Collector(request, (message) =>
       this.#operation.emit({ type: 'engine.notice', message }),
     );
-    const mountPoints = new Set([...record.mounts.map((mount) => mount.path)]);
-    for (const path of request.paths) {
-      const covering = record.mounts
-        .filter((mount) => isBelow(path, mount.path))
-        .sort((a, b) => b.path.length - a.path.length)[0];
-      if (covering === undefined) {
-        const upper = join(this.#layout.uppers, record.overlay, 'upper');
-        collector.take({ root: upper, names: record.real[path] ?? namesOf(path), shown: path, mountPoints });
-      } else collector.take(sourceIn(covering, path, mountPoints));
-      for (const mount of record.mounts) {
-        if (mount.path !== path && isBelow(mount.path, path) && mount.kind !== 'socket') {
-          collector.take(sourceIn(mount, mount.path, mountPoints));
-        }
-      }
-    }
+    collectPaths(this.#layout, record, { collector, paths: request.paths });
     return collector.files;
   }
 
@@ -169,6 +186,7 @@ export class RuntimeSession implements Session {
     options: { readonly keep: boolean },
   ): Promise<KeptContainer | undefined> {
     const record = this.#record(containerId);
+    if (record === undefined) return undefined;
     await killContainer(this.#layout, containerId);
     if (options.keep) {
       // Two mounts may not share a writable layer.
@@ -213,7 +231,7 @@ export class RuntimeSession implements Session {
     await opened?.overlays.settled();
     await opened?.holder.end();
     await endHolders(this.#layout, { patient: true });
-    await opened?.lease[Symbol.asyncDispose]();
+    await this.endLease();
     for (const id of containerIds(this.#layout)) {
       const record = readRecord(this.#layout, id);
       if (record !== undefined) await removeContainer(this.#layout, record);
@@ -233,16 +251,9 @@ export class RuntimeSession implements Session {
     });
   }
 
-  #record(containerId: string): ContainerRecord {
+  #record(containerId: string): ContainerRecord | undefined {
     const isHere = isSafeId(containerId) && !this.#released.has(containerId);
-    const record = isHere ? readRecord(this.#layout, containerId) : undefined;
-    if (record === undefined) {
-      throw engineError(
-        'ENGINE_CONTAINER_UNKNOWN',
-        `there is no container ${containerId} in run ${this.runId}`,
-      );
-    }
-    return record;
+    return isHere ? readRecord(this.#layout, containerId) : undefined;
   }
 
   #removeReleased(): void {
@@ -291,7 +302,7 @@ export class RuntimeSession implements Session {
   }
 
   async #open(): Promise<Opened> {
-    const { store, directories, runtime } = this.#host;
+    const { directories, runtime } = this.#host;
     const images = Object.entries(this.#spec.images);
     mkdirSync(this.#layout.control, { recursive: true, mode: 0o711 });
     const holder = Holder.start({
@@ -304,20 +315,23 @@ export class RuntimeSession implements Session {
       network: this.#spec.network,
       onNotice: (message) => this.#operation.emit({ type: 'engine.notice', message }),
     });
-    const digests = images.flatMap(([, image]) => digestsOf(image));
-    const lease = await store.lease(`run-${this.runId}`, digests);
     try {
+      await this.#leaseImages();
       const program = this.#host.seccompProgram(this.#operation.signal);
       const overlays = new Overlays(this.#layout, holder, holderFolders(this.#layout).length * 1_000_000);
       for (const [name, image] of images) await this.#addImage(name, image, { overlays, holder });
       await holder.ready;
       for (const [name] of images) void overlays.prepare(name);
-      return { holder, overlays, lease, program: await program };
+      return { holder, overlays, program: await program };
     } catch (cause) {
       await holder.end();
-      await lease[Symbol.asyncDispose]();
       throw cause;
     }
+  }
+
+  async #leaseImages(): Promise<void> {
+    const digests = Object.values(this.#spec.images).flatMap(digestsOf);
+    this.#lease ??= await this.#host.store.lease(runLease(this.runId), digests, { ttlMs: RUN_MS });
   }
 
   /** Layers as file-system images where this host takes them, else as folders. */
@@ -353,7 +367,6 @@ export class RuntimeSession implements Session {
 export interface Opened {
   readonly holder: Holder;
   readonly overlays: Overlays;
-  readonly lease: AsyncDisposable;
   readonly program: string | undefined;
 }
 
@@ -370,25 +383,6 @@ function isFolder(path: string): boolean {
   }
 }
 
-function sourceIn(mount: ContainerRecord['mounts'][number], path: string, mountPoints: ReadonlySet<string>) {
-  if (mount.kind === 'file') {
-    const names = mount.host.split('/').filter((part) => part !== '');
-    return { root: `/${names.slice(0, -1).join('/')}`, names: names.slice(-1), shown: path, mountPoints };
-  }
-  return { root: mount.host, names: namesOf(path.slice(mount.path.length)), shown: path, mountPoints };
-}
-
 function seconds(ms: number): string {
   return (ms / 1000).toFixed(3);
-}
-
-function cancelledBefore(): ContainerExit {
-  const now = new Date().toISOString();
-  return {
-    exitCode: 143,
-    cause: 'cancelled',
-    startedAt: now,
-    finishedAt: now,
-    message: 'cancelled before it was started',
-  };
 }

@@ -117,18 +117,24 @@ export function makeFolderInside(root: string, path: string, owner: Owner): void
   walk.make(walk.missing, owner);
 }
 
-/** Makes what something is to be mounted on: a folder, or an empty file; what exists stays as it is. */
+/**
+ * Makes what something is to be mounted on: a folder, or an empty file; what exists stays as it is.
+ *
+ * @returns what was made, outermost first, each as names without links from the root
+ */
 export function makePointInside(
   root: string,
   path: string,
   point: { readonly kind: 'folder' | 'file'; readonly owner: Owner; readonly parentOwner: Owner },
-): void {
+): readonly (readonly string[])[] {
   using walk = Walk.to(root, path);
   const name = walk.missing.at(-1);
-  if (name === undefined) return;
+  if (name === undefined) return [];
+  const { real, missing } = { real: walk.real, missing: walk.missing };
   walk.make(walk.missing.slice(0, -1), point.parentOwner);
   if (point.kind === 'folder') walk.make([name], point.owner);
   else walk.folder.writeNew(name, new Uint8Array(), { ...point.owner, mode: 0o600 });
+  return missing.map((_, at) => [...real, ...missing.slice(0, at + 1)]);
 }
 
 /** Writes a file into a tree, replacing what is there; links on the way are followed inside, at the end replaced. */

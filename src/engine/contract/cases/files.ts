@@ -249,4 +249,31 @@ export const fileCases: readonly ContractCase[] = [
     );
     await expect(context.collect(session, ran)).rejects.toMatchObject({ code: 'ENGINE_OUTPUT_TOO_LARGE' });
   }),
+  contractCase(
+    'file-not-in-next',
+    'what one container was given is not in the next of its image',
+    async (context) => {
+      const session = await context.session();
+      const given = { content: Buffer.from('x'), mode: 0o444, sensitive: false, readOnly: true };
+      const paths = ['/cnab/a/deep/file', '/cnab/a/other', '/cnab/always'];
+      const looks = sh(`for f in ${paths.join(' ')} /cnab/a; do test -e $f && echo $f; done; true`, (p) =>
+        p.stdout(
+          [...paths, '/cnab/a']
+            .filter((path) => p.files.exists(path))
+            .map((path) => `${path}\n`)
+            .join(''),
+        ),
+      );
+      const ran = async (have: readonly string[]): Promise<string> => {
+        const files = have.map((path) => ({ ...given, path }));
+        const one = await context.run(session, looks, { files });
+        await session.release(one.containerId, { keep: false });
+        return one.stdout;
+      };
+      expect(await ran(paths)).toBe('/cnab/a/deep/file\n/cnab/a/other\n/cnab/always\n/cnab/a\n');
+      expect(await ran(['/cnab/a/other'])).toBe('/cnab/a/other\n/cnab/a\n');
+      expect(await ran([])).toBe('');
+      expect(await ran(['/cnab/always'])).toBe('/cnab/always\n');
+    },
+  ),
 ];
