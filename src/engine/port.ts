@@ -48,7 +48,8 @@ export interface Session {
   /**
    * Starts a container and waits for its end. Output goes to files first (docs/security.md, "Records") and is
    * handed to `io.onOutput` as it grows, each stream complete and in order by the time this resolves.
-   * A container that ends by itself, whatever its exit code, is a result and no error.
+   * A container that ends by itself, whatever its exit code, is a result and no error. One that was cancelled before
+   * its start is never started, and `cause: 'cancelled'`.
    */
   run(run: ContainerRun, io: ContainerIo): Promise<ContainerExit>;
   /**
@@ -58,10 +59,16 @@ export interface Session {
   attach(containerId: string, io: ContainerIo): Promise<ContainerExit | undefined>;
   /**
    * After a container ended: regular files at or below the given absolute container paths. `/cnab/app/outputs` and
-   * paths outside the workspace come from the container; links are never followed (docs/security.md).
+   * paths outside the workspace come from the container; links are never followed (docs/security.md). Of a container
+   * whose end `run` told though it never started, there is nothing.
+   *
+   * @throws ENGINE_CONTAINER_UNKNOWN where this session never heard of it, or released it; ENGINE_OUTPUT_TOO_LARGE
    */
   collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]>;
-  /** Drops what is left of an ended container, or keeps it and says how to open a shell in it. */
+  /**
+   * Drops what is left of an ended container, or keeps it and says how to open a shell in it. Where nothing is left,
+   * nothing happens: also of one that never started, or was released before.
+   */
   release(containerId: string, options: { readonly keep: boolean }): Promise<KeptContainer | undefined>;
   /** Runs the same container again with a terminal; used for `--shell`. */
   shellCommand(run: ContainerRun): Promise<readonly string[]>;

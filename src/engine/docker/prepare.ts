@@ -1,8 +1,10 @@
 import { chmod, chown } from 'node:fs/promises';
+import { isSkycapError } from '../../kernel/index.ts';
+import type { PinnedImage } from '../../oci/index.ts';
 import type { ContainerFile, ContainerRun } from '../port.ts';
 import { isBelow } from '../run-check.ts';
 import type { DockerApi } from './api.ts';
-import { type BodyContext, volumeOf } from './container-body.ts';
+import { type BodyContext, type containerBody, volumeOf } from './container-body.ts';
 import type { DaemonFacts } from './daemon.ts';
 import { HELPER_PATH, helperBinary } from './helper/index.ts';
 import type { Holder } from './holder.ts';
@@ -17,6 +19,30 @@ export interface PrepareContext {
   readonly facts: DaemonFacts;
   readonly runId: string;
   readonly installationId: string;
+}
+
+/** Brings the image again where someone pruned the daemon's images after the session was opened. */
+export async function createContainer(
+  context: Pick<PrepareContext, 'api'> & { ensure(image: PinnedImage): Promise<string> },
+  name: string,
+  of: { readonly body: ReturnType<typeof containerBody>; readonly image: PinnedImage },
+): Promise<void> {
+  const create = async (): Promise<void> => {
+    await context.api.run({
+      method: 'POST',
+      path: '/containers/create',
+      query: { name },
+      json: of.body,
+      doing: 'create a container',
+    });
+  };
+  try {
+    await create();
+  } catch (error) {
+    if (!isSkycapError(error, 'ENGINE_DOCKER_FAILED') || error.details?.status !== 404) throw error;
+    await context.ensure(of.image);
+    await create();
+  }
 }
 
 /** Gives what a step shares with others to its user, and makes its working directory below the workspace. */

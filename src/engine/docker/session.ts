@@ -2,8 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { failpoint, isSkycapError } from '../../kernel/index.ts';
+import { failpoint } from '../../kernel/index.ts';
 import type { PinnedImage } from '../../oci/index.ts';
+import { cancelledBefore, isCancelled } from '../cancelled.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -30,7 +31,7 @@ import { containerName, containersOf, LABEL, networksOf, volumesOf } from './nam
 import { Placeholders } from './placeholders.ts';
 import { placeFiles } from './placement.ts';
 import { type ContainerPlaces, makePlaces, placesOf, removePlaces, removeRunPlaces } from './places.ts';
-import { firstFiles, giveToUser, makePlaceholders, openToUser } from './prepare.ts';
+import { createContainer, firstFiles, giveToUser, makePlaceholders, openToUser } from './prepare.ts';
 import { notStarted } from './start-failure.ts';
 import { SupervisorProcess } from './supervised.ts';
 import type { SupervisorAnswer } from './supervisor.ts';
@@ -61,6 +62,8 @@ export class DockerSession implements Session {
   readonly #accounts = new Map<string, Promise<Accounts>>();
   readonly #looks = new Map<string, Promise<string>>();
   readonly #kept = new Set<string>();
+  /** Their end was told, and they never started. */
+  readonly #neverStarted = new Set<string>();
   readonly #placeholders: Placeholders;
 
   constructor(context: SessionContext) {
@@ -77,16 +80,25 @@ export class DockerSession implements Session {
   async run(run: ContainerRun, io: ContainerIo): Promise<ContainerExit> {
     const ready = await this.#prepare(run, { shell: false });
     failpoint('create');
+    const supervisor = ready.supervisor as SupervisorProcess;
+    if (isCancelled(io)) {
+      supervisor.letGo();
+      await this.#discard(run.containerId, ready.places);
+      this.#neverStarted.add(run.containerId);
+      return cancelledBefore();
+    }
     let answer: SupervisorAnswer;
     try {
-      answer = await (ready.supervisor as SupervisorProcess).start();
+      answer = await supervisor.start();
     } catch (error) {
       await this.#discard(run.containerId, ready.places);
       throw error;
     }
     if (!answer.started) {
       await this.#discard(run.containerId, ready.places);
-      return notStarted(run, answer);
+      const exit = notStarted(run, answer);
+      this.#neverStarted.add(run.containerId);
+      return exit;
     }
     failpoint('start');
     io.onStarted?.();
@@ -125,7 +137,11 @@ export class DockerSession implements Session {
   }
 
   async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
-    const found = await this.#found(containerId);
+    const found = await this.#find(containerId);
+    if (found === undefined) {
+      if (this.#neverStarted.has(containerId)) return [];
+      throw unknown(containerId, this.runId);
+    }
     const { emit } = this.#c.operation;
     return await collectFiles(this.#c.api, found.Id, { request, emit });
   }
@@ -134,7 +150,8 @@ export class DockerSession implements Session {
     containerId: string,
     options: { readonly keep: boolean },
   ): Promise<KeptContainer | undefined> {
-    const found = await this.#found(containerId);
+    const found = await this.#find(containerId);
+    if (found === undefined) return undefined;
     if (options.keep) {
       this.#kept.add(containerId);
       // Its secret files go; what an environment holds stays in the daemon's records until the container goes.
@@ -248,7 +265,7 @@ export class DockerSession implements Session {
         placeholders,
         shell: options.shell,
       });
-      await this.#create(name, body, image);
+      await createContainer(this.#c, name, { body, image });
       const owner = await this.#user(run);
       for (const { file, source } of mounted)
         await openToUser(source, file, { owner, canChown: facts.canChown });
@@ -287,27 +304,6 @@ export class DockerSession implements Session {
         : { overflow: { file: overflowFile, afterBytes: overflowAfterBytes ?? 0 } }),
       holdsStreams: of.holds,
     });
-  }
-
-  async #create(name: string, body: ReturnType<typeof containerBody>, image: PinnedImage): Promise<void> {
-    const { api } = this.#c;
-    const create = async (): Promise<void> => {
-      await api.run({
-        method: 'POST',
-        path: '/containers/create',
-        query: { name },
-        json: body,
-        doing: 'create a container',
-      });
-    };
-    try {
-      await create();
-    } catch (error) {
-      // Someone pruned the daemon's images after the session was opened.
-      if (!isSkycapError(error, 'ENGINE_DOCKER_FAILED') || error.details?.status !== 404) throw error;
-      await this.#c.ensure(image);
-      await create();
-    }
   }
 
   async #user(run: ContainerRun): Promise<Owner> {
@@ -359,13 +355,9 @@ export class DockerSession implements Session {
     return placesOf(this.#c.paths, { runId: this.runId, containerId, sensitive: false });
   }
 
-  async #found(containerId: string): Promise<ContainerInspect> {
+  async #find(containerId: string): Promise<ContainerInspect | undefined> {
     const found = await this.#c.api.inspect(containerName(containerId));
-    if (found !== undefined && found.Config.Labels?.[LABEL.run] === this.runId) return found;
-    throw engineError(
-      'ENGINE_CONTAINER_UNKNOWN',
-      `there is no container ${containerId} in run ${this.runId}`,
-    );
+    return found?.Config.Labels?.[LABEL.run] === this.runId ? found : undefined;
   }
 
   #image(name: string): { readonly image: PinnedImage; readonly id: string } {
@@ -380,6 +372,10 @@ interface Prepared {
   readonly places: ContainerPlaces;
   readonly mark: string;
   readonly supervisor: SupervisorProcess | undefined;
+}
+
+function unknown(containerId: string, runId: string): Error {
+  return engineError('ENGINE_CONTAINER_UNKNOWN', `there is no container ${containerId} in run ${runId}`);
 }
 
 const NO_ACCOUNTS: Accounts = { passwd: undefined, group: undefined };

@@ -1,3 +1,4 @@
+import { cancelledBefore, isCancelled } from '../cancelled.ts';
 import { engineError } from '../errors.ts';
 import type {
   CollectedFile,
@@ -99,6 +100,8 @@ class FakeSession implements Session {
   readonly #world: FakeWorld;
   readonly #run: FakeRun;
   readonly #operation: OperationOptions;
+  /** Their end was told, and they never started. */
+  readonly #neverStarted = new Set<string>();
 
   constructor(world: FakeWorld, run: FakeRun, operation: OperationOptions) {
     this.runId = run.runId;
@@ -123,6 +126,10 @@ class FakeSession implements Session {
     }
     const image = this.#world.image(spec.image);
     const user = userOf(image, spec);
+    if (isCancelled(io)) {
+      this.#neverStarted.add(spec.containerId);
+      return cancelledBefore();
+    }
     const container = startContainer(this.#run, spec, { image, user, volumes: this.#volumes(spec) });
     this.#run.containers.set(spec.containerId, container);
     this.#world.started.push(spec);
@@ -138,7 +145,14 @@ class FakeSession implements Session {
   }
 
   async collect(containerId: string, request: CollectRequest): Promise<readonly CollectedFile[]> {
-    const container = this.#container(containerId);
+    const container = this.#run.containers.get(containerId);
+    if (container === undefined) {
+      if (this.#neverStarted.has(containerId)) return [];
+      throw engineError(
+        'ENGINE_CONTAINER_UNKNOWN',
+        `there is no container ${containerId} in run ${this.runId}`,
+      );
+    }
     const files: CollectedFile[] = [];
     let total = 0;
     const leave = (path: string, why: string): void =>
@@ -171,7 +185,8 @@ class FakeSession implements Session {
   }
 
   async release(containerId: string, options: { readonly keep: boolean }): ReturnType<Session['release']> {
-    const container = this.#container(containerId);
+    const container = this.#run.containers.get(containerId);
+    if (container === undefined) return undefined;
     if (options.keep) return { containerId, shell: ['skycap-fake-shell', containerId] };
     container.kill('cancelled');
     await container.done;
@@ -190,17 +205,6 @@ class FakeSession implements Session {
     }
     this.#world.runs.delete(this.runId);
     if (options.keepWorkspace) this.#world.keptWorkspaces.set(this.runId, this.#run.workspace);
-  }
-
-  #container(containerId: string): FakeContainer {
-    const container = this.#run.containers.get(containerId);
-    if (container === undefined) {
-      throw engineError(
-        'ENGINE_CONTAINER_UNKNOWN',
-        `there is no container ${containerId} in run ${this.runId}`,
-      );
-    }
-    return container;
   }
 
   #volumes(spec: ContainerRun): ReadonlyMap<string, DirectoryNode> {

@@ -9,7 +9,7 @@ import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { OCI_RUNTIME_GAPS } from './gaps.ts';
 import { initBinaries, mountBinaries } from './init/binary.ts';
-import { keptLease } from './keep.ts';
+import { keptLease, runLease } from './keep.ts';
 import { LayerForm } from './layer-form.ts';
 import {
   containerIds,
@@ -99,6 +99,7 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
         // The workspace that was taken over is all that cannot be made again.
         giveBack(directories, layout, spec);
         await removeRun(layout);
+        await session.endLease();
         throw cause;
       }
       return session;
@@ -106,11 +107,14 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
     async adopt(runId, operation) {
       const layout = layoutOf(runId);
       const spec = readJson<SessionSpec>(layout.session);
-      return spec === undefined ? undefined : new RuntimeSession(host(), spec, layout, operation);
+      if (spec === undefined) return undefined;
+      const session = new RuntimeSession(host(), spec, layout, operation);
+      await session.takeOver();
+      return session;
     },
     async sweep(runId) {
       await removeRun(layoutOf(runId));
-      await options.store.endLeases?.(keptLease(runId));
+      for (const lease of [keptLease(runId), runLease(runId)]) await options.store.endLeases?.(lease);
     },
     async removeVolumes(installationId) {
       if (!isSafeId(installationId))

@@ -22,18 +22,22 @@ export interface HolderOptions {
   readonly onNotice: (message: string) => void;
 }
 
+interface Waiter<T> {
+  readonly resolve: (answer: T) => void;
+  readonly reject: (cause: Error) => void;
+}
+
 /** The shell that owns a session's mount namespace (holder.sh.ts), and the orders it takes. */
 export class Holder {
   readonly folder: string;
   readonly #child: ChildProcess;
-  readonly #waiting = new Map<string, { resolve: () => void; reject: (cause: Error) => void }>();
-  readonly #images = new Map<
-    string,
-    { resolve: (refusal: string | undefined) => void; reject: (cause: Error) => void }
-  >();
+  readonly #waiting = new Map<string, Waiter<void>>();
+  readonly #images = new Map<string, Waiter<string | undefined>>();
   readonly #onNotice: (message: string) => void;
   readonly #ready = Promise.withResolvers<void>();
   #rest = '';
+  /** Set when it has ended: nobody answers from then on. */
+  #gone: Error | undefined;
 
   private constructor(folder: string, child: ChildProcess, onNotice: (message: string) => void) {
     this.folder = folder;
@@ -43,13 +47,8 @@ export class Holder {
     child.stdout?.on('data', (text: string) => this.#hear(text));
     child.stdin?.on('error', () => {});
     void exited(child).then((code) => {
-      const gone = engineError(
-        'ENGINE_SESSION_FAILED',
-        `the shell that holds the session ended with ${code}`,
-        {
-          hint: 'look for out-of-memory or kill messages on this host, then run again',
-        },
-      );
+      const gone = goneError(`ended with ${code}`);
+      this.#gone = gone;
       this.#ready.reject(gone);
       for (const waiter of [...this.#waiting.values(), ...this.#images.values()]) waiter.reject(gone);
       this.#waiting.clear();
@@ -111,16 +110,19 @@ export class Holder {
     return `/proc/${this.pid}/root${path}`;
   }
 
+  /** @returns ENGINE_SESSION_FAILED where it has ended, whether or not that was noticed; undefined while it lives */
+  whyGone(): Error | undefined {
+    if (this.#gone !== undefined) return this.#gone;
+    return recordedAlive(join(this.folder, 'holder')) ? undefined : goneError('is gone');
+  }
+
   order(line: string): void {
     this.#child.stdin?.write(`${line}\n`);
   }
 
   /** Mounts an overlay at `m/NAME` in the holder's folder. */
   mount(name: string, lowers: string): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#waiting.set(`mounted ${name}`, { resolve, reject });
-    this.order(`mount ${name} ${lowers}`);
-    return promise;
+    return this.#ask(this.#waiting, `mounted ${name}`, `mount ${name} ${lowers}`);
   }
 
   /**
@@ -129,10 +131,7 @@ export class Holder {
    * @returns why that cannot be done, or undefined
    */
   mountImage(name: string, path: string): Promise<string | undefined> {
-    const { promise, resolve, reject } = Promise.withResolvers<string | undefined>();
-    this.#images.set(name, { resolve, reject });
-    this.order(`erofs ${name} ${path}`);
-    return promise;
+    return this.#ask(this.#images, name, `erofs ${name} ${path}`);
   }
 
   unmount(names: readonly string[]): Promise<void> {
@@ -145,10 +144,16 @@ export class Holder {
   }
 
   #many(order: string, answer: string, names: readonly string[]): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
+    const list = names.join(' ');
     // If the holder is gone, so are its mounts; what lies on disk goes with the run's folder.
-    this.#waiting.set(`${answer} ${names.join(' ')}`, { resolve, reject: () => resolve() });
-    this.order(`${order} ${names.join(' ')}`);
+    return this.#ask(this.#waiting, `${answer} ${list}`, `${order} ${list}`).catch(() => {});
+  }
+
+  #ask<T>(waiting: Map<string, Waiter<T>>, answer: string, order: string): Promise<T> {
+    if (this.#gone !== undefined) return Promise.reject(this.#gone);
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    waiting.set(answer, { resolve, reject });
+    this.order(order);
     return promise;
   }
 
@@ -192,6 +197,12 @@ export class Holder {
       }
     }
   }
+}
+
+function goneError(how: string): Error {
+  return engineError('ENGINE_SESSION_FAILED', `the shell that holds the session ${how}`, {
+    hint: 'look for out-of-memory or kill messages on this host, then run again',
+  });
 }
 
 function setupError(reason: string): Error {

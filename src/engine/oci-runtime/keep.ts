@@ -30,6 +30,13 @@ interface KeptConfig {
 /** A year: the shell of a kept container needs the image's layers, and nobody may ever sweep its run. */
 export const KEPT_MS = 365 * 86_400_000;
 
+/** A month: for so long a step whose tool was killed keeps its layers, though nobody has taken the run over yet. */
+export const RUN_MS = 30 * 86_400_000;
+
+export function runLease(runId: string): string {
+  return `run-${runId}`;
+}
+
 export function keptLease(runId: string): string {
   return `kept-${runId}`;
 }

@@ -171,7 +171,38 @@ export const lifetimeCases: readonly ContractCase[] = [
     await expect(context.collect(session, { containerId: 'never-started' })).rejects.toMatchObject({
       code: 'ENGINE_CONTAINER_UNKNOWN',
     });
+    expect(await session.release('never-started', { keep: false })).toBeUndefined();
   }),
+  contractCase(
+    'cancel-before',
+    'an exit, also of a container that was cancelled before its start, can be collected (nothing) and released',
+    async (context) => {
+      const session = await context.session();
+      const [now, later] = [AbortSignal.abort(), new AbortController().signal];
+      for (const [signal, kill] of [
+        [now, later],
+        [now, now],
+      ] as const) {
+        const run = context.container(writes('outputs/x', 'x'));
+        let seen = 0;
+        const onOutput = (): void => {
+          seen += 1;
+        };
+        const exit = await session.run(run, { onOutput, onStarted: onOutput, signal, kill });
+        expect(exit).toMatchObject({ exitCode: 143, cause: 'cancelled' });
+        expect(seen).toBe(0);
+        expect(await context.collect(session, run)).toEqual([]);
+        expect(await session.release(run.containerId, { keep: false })).toBeUndefined();
+        expect(await session.release(run.containerId, { keep: true })).toBeUndefined();
+      }
+      // The session goes on.
+      const ran = await context.run(session, writes('outputs/x', 'x'));
+      expect((await context.collect(session, ran)).map((file) => String(file.content))).toEqual(['x']);
+      await session.release(ran.containerId, { keep: false });
+      expect(await session.release(ran.containerId, { keep: false })).toBeUndefined();
+      await session.close({ keepWorkspace: false });
+    },
+  ),
   contractCase('adopt-unknown', 'a run of which nothing is left cannot be adopted', async (context) => {
     const session = await context.session();
     await context.run(session, exits(0));
