@@ -45,13 +45,12 @@ export async function planAllowed(
   }
   const installationId = before?.id ?? runId;
   const digest = await bundleDigest(loaded, request);
-  const attempts = resumed?.attempts ?? [];
   const planned = await planAction(request, deps, {
     loaded,
     installation: before,
     installationId,
     digest,
-    attempts,
+    resumedRuns: resumed?.resumedRuns ?? [],
   });
   return { before, installationId, digest, resumed, planned };
 }

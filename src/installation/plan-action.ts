@@ -29,7 +29,7 @@ export async function planAction(
     readonly installationId: string;
     readonly digest: Digest;
     /** Runs that are resumed: parameters keep the outputs that these began with as their source. */
-    readonly attempts: readonly string[];
+    readonly resumedRuns: readonly string[];
   },
 ): Promise<PlannedAction> {
   const { installation, loaded } = context;
@@ -55,9 +55,9 @@ export async function planAction(
     given: request.parameters,
     remembered: installation?.parameters ?? {},
     outputs:
-      context.attempts.length === 0
+      context.resumedRuns.length === 0
         ? outputs
-        : await knownOutputs(deps.state, installation?.id, context.attempts),
+        : await knownOutputs(deps.state, installation?.id, context.resumedRuns),
     checkValue,
   });
   const images = await pinImages(

@@ -11,7 +11,7 @@ const keptForMs = 7 * 24 * 60 * 60 * 1000;
 export interface ResumedRun {
   readonly runId: string;
   /** It and the runs that it took up again itself: what one of them began, all of them did. */
-  readonly attempts: readonly string[];
+  readonly resumedRuns: readonly string[];
   /** The run whose workspace is still there; undefined: it is filled anew, with the saved state. */
   readonly workspaceOf: string | undefined;
   /** Steps that stay as they are, by id. */
@@ -45,7 +45,7 @@ export async function resumedRun(
   const hasBegun = steps.some((step) => step.state !== 'pending');
   return {
     runId: last.id,
-    attempts: attemptsOf(last, runs),
+    resumedRuns: resumedRunsOf(last, runs),
     workspaceOf: hasBegun ? await keptWorkspace(runs, last, deps) : undefined,
     finished,
     check(plan, parameters) {
@@ -56,7 +56,7 @@ export async function resumedRun(
   };
 }
 
-function attemptsOf(last: Run, runs: readonly Run[]): readonly string[] {
+function resumedRunsOf(last: Run, runs: readonly Run[]): readonly string[] {
   const ids: string[] = [];
   for (let run: Run | undefined = last; run !== undefined; ) {
     ids.push(run.id);

@@ -19,6 +19,7 @@ import { isAlone, type ResumedRun, sweepKeptWorkspaces } from './resume.ts';
 import { checkName } from './rules.ts';
 import { takeOver, takeOverIfAlone } from './takeover.ts';
 import type { ActionDeps, ActionRequest, ActionResult } from './types.ts';
+import { endsInstallation, removeAfterUninstall } from './uninstall.ts';
 import {
   fillWorkspace,
   readBaseline,
@@ -237,7 +238,7 @@ async function runInSession(
   if (plan.steps.length === 0) {
     const message = `${plan.bundle.name} declares no steps for ${plan.action}: there is nothing to run`;
     emit({ type: 'warning', code: 'nothing-to-run', message });
-    await afterUninstall(deps, plan, installationId);
+    await removeAfterUninstall(plan, installationId, deps);
     return { state: 'succeeded', steps: [], outputs: parts.outputs, carried: [] };
   }
   const { carriedOutputs, executePlan, mergeCarried } = await loadRun();
@@ -313,7 +314,7 @@ async function runInSession(
       },
     );
     failpoint('state save');
-    if (plan.modifies && !(isUninstall(plan) && result.state === 'succeeded'))
+    if (plan.modifies && !(endsInstallation(plan) && result.state === 'succeeded'))
       await saveAfter(result, () => save(result.carried), emit);
     hasSucceeded = result.state === 'succeeded';
     keepWorkspace = !hasSucceeded;
@@ -324,7 +325,7 @@ async function runInSession(
     // A look at the installation, or one step of it, is no success that makes the failed run's workspace useless.
     const succeeded = hasSucceeded && plan.modifies && plan.only === undefined;
     await sweepKeptWorkspaces(request.key, deps, { succeeded, runId });
-    if (hasSucceeded) await afterUninstall(deps, plan, installationId);
+    if (hasSucceeded) await removeAfterUninstall(plan, installationId, deps);
   }
 }
 
@@ -341,17 +342,6 @@ async function saveAfter(
     const message = `what the run changed in the workspace was not saved: ${cause.message}`;
     emit({ type: 'warning', code: 'state-not-saved', message });
   }
-}
-
-/** A successful uninstall leaves the records and nothing else. */
-async function afterUninstall(deps: ActionDeps, plan: Plan, installationId: string): Promise<void> {
-  if (!isUninstall(plan)) return;
-  await deps.state.deleteState(installationId);
-  await deps.engine.removeVolumes(installationId, { signal: AbortSignal.timeout(60_000), emit: deps.emit });
-}
-
-function isUninstall(plan: Plan): boolean {
-  return plan.action === 'uninstall' && plan.only === undefined;
 }
 
 type RunCarried = RunResult['carried'];

@@ -7,6 +7,7 @@ import { installationError } from './errors.ts';
 import { knownOutputs } from './outputs.ts';
 import { endedInstallation } from './records.ts';
 import type { ActionDeps } from './types.ts';
+import { endsInstallation, removeAfterUninstall } from './uninstall.ts';
 import { readBaseline, removeBaseline, savedOutside, saveWorkspaceState } from './workspace.ts';
 
 /**
@@ -73,7 +74,7 @@ async function close(run: Run, installation: Installation, deps: ActionDeps): Pr
     signal,
     kill,
   });
-  const isGone = plan.action === 'uninstall' && plan.only === undefined && ended.state === 'succeeded';
+  const isGone = endsInstallation(plan) && ended.state === 'succeeded';
   if (session !== undefined) {
     if (plan.modifies && !isGone)
       ended = await saveOrTell(ended, { ...parts, session }, { directory: deps.directory, carried });
@@ -81,10 +82,7 @@ async function close(run: Run, installation: Installation, deps: ActionDeps): Pr
     await session.close({ keepWorkspace });
     if (!keepWorkspace) await removeBaseline(deps.directory, run.id);
   }
-  if (isGone) {
-    await state.deleteState(installation.id);
-    await deps.engine.removeVolumes(installation.id, { signal: AbortSignal.timeout(60_000), emit });
-  }
+  if (isGone) await removeAfterUninstall(plan, installation.id, deps);
   return ended;
 }
 
