@@ -48,7 +48,7 @@ describe('runAction', () => {
     });
   });
 
-  it('resumes with the parameters that the first attempt began with, though it wrote their source', async () => {
+  it('resumes with the parameters that the first run began with, though it wrote their source', async () => {
     const directory = world.bundle(`outputs:
   - {name: url, type: string}
 parameters:
@@ -132,6 +132,10 @@ install:
     const second = await world.run(directory, 'install', { image, world: host, resume: true });
     expect(ran(second).result.state).toBe('succeeded');
     expect(calls).toEqual(['two', 'three', 'clean']);
+    const record = await world.state.getRun(ran(second).run.id);
+    expect(record?.steps.map((step) => step.attempts.map((one) => one.state))).toEqual(
+      Array(4).fill(['succeeded']),
+    );
   });
 
   it('masks credentials in everything it tells, and gives them only to who names them', async () => {

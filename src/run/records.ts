@@ -40,8 +40,11 @@ export class StepRecords {
     change: Partial<StepRecord>,
     { attempt, ...together }: StepChange & { readonly attempt?: AttemptRecord | undefined } = {},
   ): Promise<void> {
-    const others = this.get(id).attempts.filter((other) => other.number !== attempt?.number);
-    const attempts = attempt === undefined ? others : [...others, attempt];
+    const before = change.attempts ?? this.get(id).attempts;
+    const attempts =
+      attempt === undefined
+        ? before
+        : [...before.filter((other) => other.number !== attempt.number), attempt];
     await this.#store.putStep(this.#runId, this.note(id, { ...change, attempts }), together);
   }
 }
