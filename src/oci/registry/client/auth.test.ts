@@ -145,6 +145,45 @@ describe('Bearer', () => {
     expect(tokenLines(registry)).toHaveLength(1);
   });
 
+  it('R9 shares a refusal: one wrong password counts once, however many wait for the token', async () => {
+    let isWrong = false;
+    await using registry = await guarded({
+      token: () => (isWrong ? { status: 401 } : { body: '{"token":"t1"}' }),
+    });
+    await using asked = asking({ credentials: always(alice) });
+    const get = (): Promise<unknown> => asked.client.getManifest(asked.at(registry.host), asked.options);
+    await get();
+    asked.clock.advance(60_000);
+    isWrong = true;
+    const codes = await Promise.all(Array.from({ length: 8 }, () => codeOf(get())));
+    expect(codes).toEqual(codes.map(() => 'REGISTRY_UNAUTHORIZED'));
+    expect(tokenLines(registry)).toHaveLength(2);
+    // Asked again later it may be another password.
+    await codeOf(get());
+    expect(tokenLines(registry)).toHaveLength(3);
+  });
+
+  it('R9 goes on with one of those who wait where the one who asks for them is cancelled', async () => {
+    const stop = new AbortController();
+    let count = 0;
+    await using registry = await guarded({
+      token: () => {
+        count += 1;
+        if (count === 2) stop.abort(new Error('enough'));
+        return count === 2 ? { silent: true } : { body: '{"token":"t1"}' };
+      },
+    });
+    await using asked = asking();
+    const get = (signal = asked.options.signal): Promise<unknown> =>
+      asked.client.getManifest(asked.at(registry.host), { ...asked.options, signal });
+    await get();
+    asked.clock.advance(60_000);
+    const cancelled = expect(get(stop.signal)).rejects.toThrow('enough');
+    await Promise.all(Array.from({ length: 4 }, () => get()));
+    await cancelled;
+    expect(tokenLines(registry)).toHaveLength(3);
+  });
+
   it('R5 R11 puts what it needs before what the refusal of this request wants besides', async () => {
     let asked401 = 0;
     await using registry = await guarded({

@@ -49,7 +49,7 @@ export interface AuthorizerSettings {
 
 export function createAuthorizer(settings: AuthorizerSettings): Authorizer {
   let kept: readonly Kept[] = [];
-  const underWay = new Map<string, Promise<Grant>>();
+  const underWay = new Map<string, { readonly task: Promise<Grant>; readonly signal: AbortSignal }>();
   const refreshed = new Map<string, string>();
 
   async function bearer(challenge: Challenge, request: AuthorizeRequest): Promise<Grant> {
@@ -66,23 +66,18 @@ export function createAuthorizer(settings: AuthorizerSettings): Authorizer {
     );
     if (fitting !== undefined) return fitting.grant;
     const key = JSON.stringify([host.name, realm, request.repository, scopes]);
-    const waiting = underWay.get(key);
-    if (waiting !== undefined) {
+    for (let waiting = underWay.get(key); waiting !== undefined; waiting = underWay.get(key)) {
       try {
-        return await waiting;
+        return await waiting.task;
       } catch (error) {
-        // Another's cancellation is not ours.
         request.signal.throwIfAborted();
-        if (underWay.has(key)) throw error;
+        // Another's cancellation is not ours. Its refusal is: asking again would count towards a lock-out.
+        if (!waiting.signal.aborted) throw error;
       }
     }
-    const task = fetchGrant(challenge, { ...request, scopes });
-    underWay.set(key, task);
-    try {
-      return await task;
-    } finally {
-      underWay.delete(key);
-    }
+    const task = fetchGrant(challenge, { ...request, scopes }).finally(() => underWay.delete(key));
+    underWay.set(key, { task, signal: request.signal });
+    return await task;
   }
 
   async function fetchGrant(challenge: Challenge, request: AuthorizeRequest): Promise<Grant> {
