@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type FakeImage, type FakeProcess, FakeWorld } from '../engine/fake/index.ts';
-import type { Engine, Session } from '../engine/index.ts';
-import type { StateStore } from '../state/index.ts';
+import type { Engine } from '../engine/index.ts';
 import { type ActionWorld, makeActionWorld, type Outcome, ran } from './action.fixture.ts';
+import { around, killedDuring, mortalState } from './interruption.fixture.ts';
 
 let world: ActionWorld;
 let host: FakeWorld;
@@ -38,64 +38,8 @@ function programs(
   };
 }
 
-/** The state as a process sees it that stands still for ever from a moment on, as a killed one does. */
-function mortalState(): { readonly state: StateStore; die(): void } {
-  let isDead = false;
-  const state = new Proxy(world.state, {
-    get(target, name) {
-      if (name === 'lock') return async () => ({ mode: 'exclusive', [Symbol.asyncDispose]: async () => {} });
-      const member = Reflect.get(target, name) as unknown;
-      if (typeof member !== 'function') return member;
-      return (...args: unknown[]) =>
-        isDead ? new Promise(() => {}) : (member as (...all: unknown[]) => unknown).apply(target, args);
-    },
-  });
-  return {
-    state,
-    die() {
-      isDead = true;
-    },
-  };
-}
-
-/** Runs an action whose process dies while the step runs; the step goes on. */
-async function killedDuring(
-  directory: string,
-  action: string,
-  body: (process: FakeProcess) => number,
-): Promise<void> {
-  const { state, die } = mortalState();
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const image: FakeImage = {
-    run: (process) => {
-      die();
-      const code = body(process);
-      resolve();
-      return code;
-    },
-  };
-  void world.run(directory, action, { image, world: host, state });
-  await promise;
-}
-
-/** An engine of whose sessions one method is another one. */
-function around(
-  method: 'run' | 'collect',
-  instead: (original: () => Promise<unknown>) => Promise<unknown>,
-): (engine: Engine) => Engine {
-  return (engine) => ({
-    ...engine,
-    async open(spec, options) {
-      return new Proxy(await engine.open(spec, options), {
-        get(target, name) {
-          const member = Reflect.get(target, name) as unknown;
-          if (typeof member !== 'function') return member;
-          if (name !== method) return member.bind(target) as unknown;
-          return (...args: unknown[]) => instead(() => member.apply(target, args) as Promise<unknown>);
-        },
-      }) satisfies Session;
-    },
-  });
+function killed(directory: string, action: string, body: (process: FakeProcess) => number): Promise<void> {
+  return killedDuring(world, directory, { action, body, world: host });
 }
 
 const statuses = (outcome: Outcome): unknown =>
@@ -106,7 +50,7 @@ describe('what an interrupted run left', () => {
     const directory = world.bundle(
       `state:\n  - {name: st, path: /var/lib/st}\ninstall:\n  - description: a\n    id: a\n    invoke: {name: tools, ignoreError: {exitCodes: [3]}, action: {command: [a]}}\nupgrade:\n${step('b')}`,
     );
-    await killedDuring(directory, 'install', (process) => {
+    await killed(directory, 'install', (process) => {
       process.files.mkdir('/var');
       process.files.mkdir('/var/lib');
       process.files.write('/var/lib/st', 'kept');
@@ -132,7 +76,7 @@ describe('what an interrupted run left', () => {
     const directory = world.bundle(
       `outputs:\n  - {name: made, type: string, sensitive: false, path: /cnab/app/made}\n  - {name: lacks, type: string, sensitive: false, applyTo: [install]}\ninstall:\n${step('a')}look:\n${step('b')}customActions:\n  look: {modifies: false}\n`,
     );
-    await killedDuring(directory, 'install', (process) => {
+    await killed(directory, 'install', (process) => {
       process.files.write('made', 'by it');
       return 0;
     });
@@ -159,7 +103,7 @@ describe('what an interrupted run left', () => {
     const { installation } = ran(await world.run(directory, 'install', { image, world: host }));
     expect(await world.state.loadState(installation.id)).toBeDefined();
 
-    await killedDuring(directory, 'uninstall', () => 0);
+    await killed(directory, 'uninstall', () => 0);
     await world.run(directory, 'look', { image, world: host });
 
     expect(await world.state.getInstallation(installation)).toMatchObject({
@@ -170,12 +114,38 @@ describe('what an interrupted run left', () => {
 
   it('is left to the engine that made it', async () => {
     const directory = world.bundle(`install:\n${step('a')}`);
-    await killedDuring(directory, 'install', () => 0);
+    await killed(directory, 'install', () => 0);
 
     const other = (engine: Engine): Engine => ({ ...engine, name: 'other' });
     const next = world.run(directory, 'install', { world: host, around: other });
 
     await expect(next).rejects.toMatchObject({ code: 'RUN_OTHER_ENGINE', exitCode: 67 });
+  });
+});
+
+describe('a run killed between two attempts', () => {
+  it('has not succeeded where the first was stopped at its timeout and ended with 0', async () => {
+    const directory = world.bundle(
+      `install:\n${step('a', '    timeout: 20ms\n    retry: {attempts: 2, delay: 1ms}\n')}`,
+    );
+    const { image, calls } = programs({
+      a: (process) => (calls.length === 1 ? new Promise((resolve) => process.onTerm(() => resolve(0))) : 0),
+    });
+    const { state, dead } = mortalState(world.state, {
+      after: (method, [, , together]) => method === 'putStep' && Object.hasOwn(Object(together), 'ended'),
+    });
+    void world.run(directory, 'install', { image, world: host, state });
+    await dead;
+
+    const resumed = await world.run(directory, 'install', { image, world: host, resume: true });
+
+    expect(calls).toEqual(['a', 'a']);
+    expect(statuses(resumed)).toEqual([['a', 'succeeded']]);
+    const [first] = await world.state.listRuns({});
+    expect(first).toMatchObject({
+      state: 'failed',
+      steps: [{ state: 'failed', attempts: [{ state: 'failed', exitCode: 0, cause: 'timeout' }] }],
+    });
   });
 });
 

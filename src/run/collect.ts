@@ -70,6 +70,8 @@ export async function collectOutputs(
         outputs.set(name, outputValue(bytes, declaredOutput(plan, step, name), sensitive));
     } catch (cause) {
       if (!isSkycapError(cause)) throw cause;
+      // A file of that name is not the value that the step declares.
+      outputs.delete(name);
       error ??= cause;
     }
   };

@@ -3,13 +3,14 @@ import type { ContainerExit, ContainerFile, ContainerRun } from '../engine/index
 import { failpoint, isSkycapError, type Redactor, type SkycapError } from '../kernel/index.ts';
 import { type BoundStep, bind, type Known, type KnownValue, type PlanStep } from '../plan/index.ts';
 import type { AttemptRecord, StepRecord, StepState } from '../state/index.ts';
-import { type CollectedOutputs, collectOutputs, mergeCarried, pathsOutside } from './collect.ts';
+import { attemptRecord, type LeftBehind, takeWhatIsLeft } from './attempt-end.ts';
+import { pathsOutside } from './collect.ts';
 import { runError } from './errors.ts';
 import { emitOutputs, mergeOutputs, outputRecords } from './outputs.ts';
 import type { StepRecords } from './records.ts';
 import { StepOutput } from './step-output.ts';
 import type { RunRequest } from './types.ts';
-import { failureOf, isIgnored, resumeHint, retryDelay } from './verdict.ts';
+import { failureOf, resumeHint, retryDelay } from './verdict.ts';
 
 export interface StepSignals {
   readonly signal: AbortSignal;
@@ -116,13 +117,10 @@ export interface StepContext {
 }
 
 /** One attempt after its container has ended, before anything of that is on record. */
-interface Attempted {
+interface Attempted extends LeftBehind {
   readonly record: AttemptRecord;
   /** Undefined where there never was a container. */
   readonly exit?: ContainerExit;
-  readonly outputs: ReadonlyMap<string, KnownValue>;
-  readonly error?: SkycapError;
-  readonly isIgnored: boolean;
 }
 
 function errorOf(error: SkycapError | undefined): { readonly error?: SkycapError } {
@@ -195,23 +193,15 @@ async function runAttempt(
   }
   failpoint('exit');
 
-  const collected = await collectWhatCan(request, step, {
+  const left = await takeWhatIsLeft(request, step, {
+    exit,
     containerId: run.containerId,
     printed,
-    carried: context.carried,
+    found: context.carried,
+    values,
   });
-  values.carried = mergeCarried(values.carried, collected.changed);
-  for (const [name, value] of collected.outputs) if (value.sensitive) printed.mask(name, value);
-  printed.end();
   failpoint('collecting');
-  const { ignored, error = collected.error } = forgiven(step, exit, printed);
-  return {
-    record: attemptRecord(attempt, run.containerId, exit),
-    exit,
-    outputs: collected.outputs,
-    isIgnored: ignored,
-    ...errorOf(error),
-  };
+  return { record: attemptRecord(attempt, run.containerId, exit), exit, ...left };
 }
 
 /**
@@ -239,57 +229,6 @@ async function settle(
   const keep = request.options.keep && failed && !attempted.isIgnored && exit.cause !== 'cancelled';
   const kept = await request.session.release(record.containerId, { keep });
   if (kept !== undefined) request.emit({ type: 'step.kept', step: step.id, ...kept });
-}
-
-/** What cannot be collected (too large, not there) is the step's failure, and no fault that ends the run. */
-async function collectWhatCan(
-  { plan, session }: Pick<RunRequest, 'plan' | 'session'>,
-  step: PlanStep,
-  source: Omit<Parameters<typeof collectOutputs>[2], 'session'>,
-): Promise<CollectedOutputs> {
-  try {
-    return await collectOutputs(plan, step, { session, ...source });
-  } catch (cause) {
-    if (!isSkycapError(cause)) throw cause;
-    return { outputs: nothing, changed: [], error: cause };
-  }
-}
-
-/** Whether the step's failure is ignored; the error says why that could not be told. */
-export function forgiven(
-  step: PlanStep,
-  exit: ContainerExit,
-  printed: StepOutput,
-): { readonly ignored: boolean; readonly error?: SkycapError } {
-  if (failureOf(step, exit) === undefined) return { ignored: false };
-  try {
-    return {
-      ignored: isIgnored(step, exit, () => Buffer.from(printed.raw('stderr')).toString('utf8')),
-    };
-  } catch (cause) {
-    if (!isSkycapError(cause)) throw cause;
-    return { ignored: false, error: cause };
-  }
-}
-
-export function attemptRecord(number: number, containerId: string, exit: ContainerExit) {
-  const state: StepState =
-    exit.cause === 'cancelled'
-      ? 'aborted'
-      : exit.cause === 'unknown'
-        ? 'unknown'
-        : exit.exitCode === 0
-          ? 'succeeded'
-          : 'failed';
-  return {
-    number,
-    containerId,
-    state,
-    exitCode: exit.exitCode,
-    cause: exit.cause,
-    startedAt: exit.startedAt,
-    finishedAt: exit.finishedAt,
-  };
 }
 
 export function containerIdOf(runId: string, stepNumber: number, attempt: number): string {

@@ -1,13 +1,12 @@
 import type { ContainerExit, ContainerFile, Session } from '../engine/index.ts';
-import { createRedactor, type Emit, isSkycapError, type SkycapError } from '../kernel/index.ts';
+import { createRedactor, type Emit, type SkycapError } from '../kernel/index.ts';
 import type { KnownValue, Plan, PlanStep } from '../plan/index.ts';
 import type { Intent, Run, RunState, StateStore, StepRecord, StepState } from '../state/index.ts';
-import { type CollectedOutputs, collectOutputs, mergeCarried } from './collect.ts';
+import { attemptRecord, takeWhatIsLeft } from './attempt-end.ts';
 import type { RunEvent } from './events.ts';
 import { finalOutputs, type RunHooks } from './execute.ts';
 import { maskValue } from './masking.ts';
 import { mergeOutputs, recordOutputs } from './outputs.ts';
-import { attemptRecord, forgiven } from './step.ts';
 import { StepOutput } from './step-output.ts';
 import { defaultRunOptions } from './types.ts';
 import { failureOf } from './verdict.ts';
@@ -112,16 +111,17 @@ async function finishStep(
     readonly gathered: Gathered;
   },
 ): Promise<StepRecord> {
-  const { session } = interrupted;
-  const { step, record, intent } = found;
+  const { session, plan, run } = interrupted;
+  const { step, record, intent, gathered } = found;
+  const { containerId } = intent;
   const started = performance.now();
-  const printed = outputOf(interrupted, step);
-  const exit = await session?.attach(intent.containerId, {
+  const printed = outputOf({ ...interrupted, outputs: gathered.outputs }, step);
+  const exit = await session?.attach(containerId, {
     onOutput: (stream, chunk) => printed.write(stream, chunk),
     signal: interrupted.signal,
     kill: interrupted.kill,
   });
-  if (exit === undefined) {
+  if (session === undefined || exit === undefined) {
     const state: StepState = session === undefined ? 'unknown' : 'pending';
     return {
       ...record,
@@ -129,14 +129,19 @@ async function finishStep(
       attempts: record.attempts.map((a) => (a.number === intent.attempt ? { ...a, state } : a)),
     };
   }
-  let error = failureOf(step, exit);
-  if (session !== undefined && exit.cause !== 'unknown') {
-    const collected = await collect(interrupted, { ...found, session, printed });
-    const verdict = forgiven(step, exit, printed);
-    if (verdict.ignored) error = undefined;
-    else error ??= verdict.error ?? collected.error;
-  } else if (forgiven(step, exit, printed).ignored) error = undefined;
-  printed.end();
+  const left = await takeWhatIsLeft({ plan, session }, step, {
+    exit,
+    containerId,
+    printed,
+    found: gathered.carried,
+    values: gathered,
+  });
+  await recordOutputs(
+    { ...interrupted, installationId: run.installationId, runId: run.id },
+    step,
+    mergeOutputs(gathered.outputs, { plan, step }, left.outputs),
+  );
+  const error = left.isIgnored ? undefined : (failureOf(step, exit) ?? left.error);
   const state = endOf(exit, error);
   interrupted.emit({
     type: 'step.finished',
@@ -154,60 +159,30 @@ async function finishStep(
     ...(error === undefined ? {} : { message: error.message }),
     attempts: [
       ...record.attempts.filter((a) => a.number !== intent.attempt),
-      attemptRecord(intent.attempt, intent.containerId, exit),
+      attemptRecord(intent.attempt, containerId, exit),
     ],
   };
 }
 
-/** Its secrets died with the process and cannot be masked, so what it printed stays hidden where it saw any. */
-function outputOf({ plan, outputs, emit }: InterruptedRun, step: PlanStep): StepOutput {
-  const { sees } = step;
-  const isHidden =
-    sees.credentials.length > 0 ||
-    plan.parameters.some((p) => p.sensitive && sees.parameters.includes(p.name));
+/**
+ * Secrets of the run died with its process and cannot be masked, and a file can bring one to a step that was never
+ * given it: where the run had any, what its steps printed stays hidden. Outputs that are on record are masked.
+ */
+function outputOf({ plan, run, outputs, emit }: InterruptedRun, step: PlanStep): StepOutput {
+  const values = [
+    ...plan.parameters.filter((parameter) => parameter.set),
+    ...Object.values(run.parameters),
+    ...plan.outputs,
+  ];
+  const hasSecrets = plan.credentials.length > 0 || values.some((value) => value.sensitive);
   const redactor = createRedactor();
   for (const [name, value] of outputs) if (value.sensitive) maskValue(redactor, { name, ...value }, emit);
-  return new StepOutput(isHidden ? { ...step, suppressOutput: true } : step, redactor, {
+  return new StepOutput(step, redactor, {
     emit,
     showLive: false,
     maxBytes: defaultRunOptions.maxOutputBytes,
+    hidden: hasSecrets ? 'the secrets to be masked in it went with the process that was killed' : undefined,
   });
-}
-
-async function collect(
-  { plan, run, state, emit, now }: InterruptedRun,
-  found: {
-    readonly step: PlanStep;
-    readonly intent: Intent;
-    readonly gathered: Gathered;
-    readonly session: Session;
-    readonly printed: StepOutput;
-  },
-): Promise<Pick<CollectedOutputs, 'error'>> {
-  const { step, gathered, session, printed } = found;
-  const { containerId } = found.intent;
-  let collected: CollectedOutputs;
-  try {
-    collected = await collectOutputs(plan, step, {
-      session,
-      containerId,
-      printed,
-      carried: gathered.carried,
-    });
-  } catch (cause) {
-    if (!isSkycapError(cause)) throw cause;
-    return { error: cause };
-  }
-  gathered.carried = mergeCarried(gathered.carried, collected.changed);
-  for (const [name, value] of collected.outputs) {
-    if (value.sensitive) printed.mask(name, value);
-  }
-  await recordOutputs(
-    { state, installationId: run.installationId, runId: run.id, emit, now, plan },
-    step,
-    mergeOutputs(gathered.outputs, { plan, step }, collected.outputs),
-  );
-  return collected.error === undefined ? {} : { error: collected.error };
 }
 
 function endOf(

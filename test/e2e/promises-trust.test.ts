@@ -312,6 +312,71 @@ ${['open', 'closed', 'opened', 'nowhere']
     expect(live.map(([, , when]) => when)).toEqual(['at once', 'at once', 'at once', 'at once']);
   });
 
+  it('S22 keeps hidden what holds a value that cannot be had', async () => {
+    const cwd = await locked(`name: unmasked
+version: 1.0.0
+invocationImages:
+  - {name: tools, image: "${tools}"}
+outputs:
+  - {name: number, type: integer, sensitive: true}
+install:
+${[
+  ['no-json', 'echo {token: no-json-value', '{name: a, jsonPath: $.token}'],
+  ['no-match', 'echo token: no-match-value', '{name: b, regex: "token=(.*)"}'],
+  ['no-number', 'echo no-number-value', '{name: number, stdout: true}'],
+  ['too-large', 'echo too-large-value; truncate -s 300M outputs/large', '{name: c, stdout: true}'],
+  ['fails', 'echo fails-value >&2; exit 3', '{name: d, jsonPath: $.token}'],
+]
+  .map(
+    ([id, command, output]) => `  - id: ${id}
+    description: ${id}
+    always: true
+    invoke:
+      name: tools
+      action: {run: "${command}"}
+      outputs: [${output}]
+`,
+  )
+  .join('')}`);
+    const ran = expectCode(await world.skycap(['install', '--progress', 'json'], { cwd }), 50);
+    const steps = ['no-json', 'no-match', 'no-number', 'too-large'];
+    for (const step of steps) expect(ran.stdout + ran.stderr).not.toContain(`${step}-value`);
+    const notices = ran.events.filter((event) => event.code === 'output-hidden');
+    expect(notices.map((event) => /^step (\S+): /.exec(String(event.message))?.[1])).toEqual(steps);
+    // What went wrong is to be seen: with nothing on stdout no value can have been there.
+    expect(ran.events).toContainEqual(
+      expect.objectContaining({ type: 'step.output', step: 'fails', text: 'fails-value\n' }),
+    );
+  });
+
+  it('S24 does not show what steps of a killed run printed where it had secrets', async () => {
+    const cwd = await locked(`name: orphaned
+version: 1.0.0
+invocationImages:
+  - {name: tools, image: "${tools}"}
+credentials:
+  - {name: token, env: TOKEN}
+install:
+  - {id: knows, description: Knows, credentials: [token], invoke: {name: tools, action: {run: 'echo "$TOKEN" > token'}}}
+  - {id: blind, description: Blind, invoke: {name: tools, action: {run: 'sleep 2; echo it is $(cat token)'}}}
+`);
+    const args = ['install', 'orphaned', '--credential', 'token=env:T', '--progress', 'json'];
+    const env = { T: 'a-token-of-mine' };
+    const first = world.start(args, { cwd, env });
+    await first.said(/"step\.running"[^\n]*"blind"/);
+    first.process.kill('SIGKILL');
+    await first.ended;
+
+    const next = expectCode(await world.skycap([...args, '--resume'], { cwd, env }), 0);
+
+    expect(next.events).toContainEqual(
+      expect.objectContaining({ type: 'step.finished', step: 'blind', exitCode: 0 }),
+    );
+    expect(next.stdout + next.stderr).not.toContain('it is');
+    const notices = next.events.filter((event) => event.code === 'output-hidden');
+    expect(notices.map((event) => event.message)).toEqual([expect.stringMatching(/^step blind: /)]);
+  });
+
   it('S23 keeps secret files on a tmpfs', async () => {
     const cwd = await locked(
       `name: files
