@@ -1,6 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, closeSync, mkdirSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  chmodSync,
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enginesToTest } from '../support/engines.ts';
 import { expectCode, makeWorld, type Ran, type World } from '../support/world.ts';
@@ -93,6 +102,26 @@ waits:
       expect(ran.stderr).toContain('of the layer');
     } finally {
       chmodSync(store, 0o700);
+    }
+  });
+
+  it('S35 mounts nothing from a store that others can put another one in the place of, and says so', async () => {
+    const above = dirname(store);
+    const { mode } = statSync(above);
+    const formsAt = async (changed: number): Promise<readonly unknown[]> => {
+      chmodSync(above, changed);
+      return forms(await install());
+    };
+    try {
+      const because = expect.stringContaining(`others than root can change where ${above} leads`);
+      expect(await formsAt(0o777)).toEqual([
+        { layers: 'folder', because },
+        { layers: 'folder', because },
+      ]);
+      // What is root's nobody else can rename here.
+      expect(await formsAt(0o1777)).toEqual(['erofs', 'erofs']);
+    } finally {
+      chmodSync(above, mode);
     }
   });
 
