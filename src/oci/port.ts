@@ -53,6 +53,16 @@ export type OciEvent =
   | { readonly type: 'blob.retry'; readonly digest: Digest; readonly reason: string; readonly offset: number }
   | { readonly type: 'layer.unpacked'; readonly diffId: Digest; readonly entries: number };
 
+export interface ReadOptions extends TransferOptions {
+  /** False asks the registry itself alone: before a write to it, and after a mirror's bytes were wrong. Default true. */
+  readonly mirrors?: boolean;
+}
+
+export interface BlobBytes extends AsyncIterable<Uint8Array> {
+  /** `host[:port]` of the mirror that they come from, at least at first; undefined where the registry gives them. */
+  readonly mirror?: string;
+}
+
 /** Bytes of a manifest or index, verified against `descriptor.digest`. */
 export interface ManifestBytes {
   readonly descriptor: Descriptor;
@@ -76,7 +86,7 @@ export interface RegistryClient extends AsyncDisposable {
    * What a tag leads to, undefined where there is none ("Checking if content exists"). From the registry's headers
    * where they suffice, so the digest is its word until the manifest was read.
    */
-  headManifest(reference: Reference, options: TransferOptions): Promise<Descriptor | undefined>;
+  headManifest(reference: Reference, options: ReadOptions): Promise<Descriptor | undefined>;
   /**
    * Byte for byte, by tag, or by digest where the reference has no tag ("Pushing Manifests"). A manifest with a
    * `subject` is put on the subject's list of referrers where the registry does not keep one.
@@ -92,16 +102,12 @@ export interface RegistryClient extends AsyncDisposable {
   deleteManifest(reference: Reference, options: TransferOptions): Promise<void>;
   /**
    * The bytes from `offset` to the descriptor's size, no more and no less ("Pulling blobs"); broken transfers go on
-   * where they ended. The caller verifies the digest; `Store.ingest` does.
+   * where they ended, at the next place where a mirror fails. The caller verifies the digest, as `Store.ingest` does,
+   * and may ask again without mirrors where one gave wrong bytes (`pastWrongMirror`).
    *
    * @throws REGISTRY_NOT_FOUND; while it is read REGISTRY_TRUNCATED, REGISTRY_ANSWER_INVALID
    */
-  getBlob(
-    reference: Reference,
-    blob: Descriptor,
-    offset: number,
-    options: TransferOptions,
-  ): Promise<AsyncIterable<Uint8Array>>;
+  getBlob(reference: Reference, blob: Descriptor, offset: number, options: ReadOptions): Promise<BlobBytes>;
   hasBlob(reference: Reference, digest: Digest, options: TransferOptions): Promise<boolean>;
   /**
    * Mounts from `mountFrom` (a repository of the same registry) where the registry agrees, else uploads ("Push").

@@ -1,5 +1,6 @@
 import { kernelError } from '../../kernel/index.ts';
 import { eachLimited } from '../image/parallel.ts';
+import { pastWrongMirror } from '../image/past-mirror.ts';
 import type { TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
 import { type CopyPlan, planCopy } from './plan.ts';
@@ -89,31 +90,37 @@ async function copyBlobs(
 ): Promise<Pick<Copied, 'blobs' | 'copiedBytes'>> {
   const blobs = { copied: 0, present: 0, mounted: 0 };
   let copiedBytes = 0;
-  const stop = new AbortController();
-  const transfer = { signal: AbortSignal.any([options.signal, stop.signal]), emit: options.emit };
-  const mountFrom = mountSource(source, target);
-  let fault: { readonly error: unknown } | undefined;
+  const from = mountSource(source, target);
+  const mount = from === undefined ? {} : { mountFrom: from };
   // Large ones first: the last to arrive decides.
   const ordered = options.blobs.toSorted((a, b) => b.size - a.size);
-  await eachLimited(ordered, options.concurrency ?? 4, async (blob) => {
-    if (fault !== undefined) return;
-    async function* open(offset: number): AsyncGenerator<Uint8Array> {
-      yield* await source.blob(blob, offset, transfer);
-    }
-    try {
-      const mount = mountFrom === undefined ? {} : { mountFrom };
-      const how = await target.putBlob(blob, open, { ...transfer, ...mount });
+  const limited = { limit: options.concurrency ?? 4, signal: options.signal };
+  try {
+    await eachLimited(ordered, limited, async (blob, signal) => {
+      const transfer = { signal, emit: options.emit };
+      const how = await pastWrongMirror(
+        (offset, read) => source.blob(blob, offset, read),
+        transfer,
+        (open) => target.putBlob(blob, (offset) => opened(open, offset), { ...transfer, ...mount }),
+      );
       blobs[how] += 1;
       if (how === 'copied') copiedBytes += blob.size;
       options.emit({ type: 'blob.copied', digest: blob.digest, sizeBytes: blob.size, how });
-    } catch (error) {
-      fault ??= { error };
-      stop.abort();
-    }
-  });
+    });
+  } catch (error) {
+    if (options.signal.aborted) throw kernelError('CANCELLED', 'cancelled while an image was copied');
+    throw error;
+  }
   if (options.signal.aborted) throw kernelError('CANCELLED', 'cancelled while an image was copied');
-  if (fault !== undefined) throw fault.error;
   return { blobs, copiedBytes };
+}
+
+/** Nothing is asked for before the first byte is. */
+async function* opened(
+  open: (offset: number) => Promise<AsyncIterable<Uint8Array>>,
+  offset: number,
+): AsyncGenerator<Uint8Array> {
+  yield* await open(offset);
 }
 
 function mountSource(source: ImageSource, target: ImageTarget): string | undefined {

@@ -2,10 +2,11 @@ import { ociError } from '../errors.ts';
 import { Fields, isObject, parseStrictJson } from '../image/json.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { parseDescriptor, parseManifestOrIndex } from '../image/parse.ts';
+import { referrersTag } from '../image/referrers-tag.ts';
 import { digestParts } from '../names/index.ts';
 import type { Descriptor, Digest } from '../types.ts';
 import type { FileSet } from './files.ts';
-import { fallbackTag, isSubject } from './referrer-tags.ts';
+import { isSubject } from './referrer-tags.ts';
 import type { ImageSource } from './types.ts';
 
 /** image-spec, annotations.md. */
@@ -71,7 +72,7 @@ export async function layoutSource(files: FileSet, pick: LayoutPick): Promise<Im
     });
   };
   const children = async (digest: Digest): Promise<readonly Descriptor[]> => {
-    const found = entries.find((entry) => entry.annotations?.[REF_NAME] === fallbackTag(digest));
+    const found = entries.find((entry) => entry.annotations?.[REF_NAME] === referrersTag(digest));
     if (found === undefined) return [];
     const parsed = parseManifestOrIndex(await small(found), found.mediaType);
     return parsed.kind === 'index' ? parsed.manifests : [];

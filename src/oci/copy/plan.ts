@@ -1,7 +1,8 @@
 import { ociError } from '../errors.ts';
 import { decodeIndex, encodeIndex, indexFilter } from '../image/index-edit.ts';
-import { isIndexType, isManifestType } from '../image/media-types.ts';
+import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from '../image/media-types.ts';
 import { type Index, type Manifest, parseImageConfig, parseManifestOrIndex } from '../image/parse.ts';
+import { pastWrongMirror } from '../image/past-mirror.ts';
 import { digestOf, digestParts, formatPlatform, matchPlatform } from '../names/index.ts';
 import type { ManifestBytes, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
@@ -10,7 +11,6 @@ import { checkConvertible } from './docker-target.ts';
 import { cosignTags, isSubject } from './referrer-tags.ts';
 import type { ImageSource, ImageTarget, ManifestPlace } from './types.ts';
 
-const MAX_DEPTH = 8;
 const MAX_MANIFESTS = 10_000;
 /** All manifests of one copy together. */
 const MAX_BYTES = 64 * 2 ** 20;
@@ -138,7 +138,7 @@ class Planner {
   async #onePlatform(root: Read, platform: Platform): Promise<Read> {
     let at = root;
     for (let depth = 0; at.parsed.kind === 'index'; depth += 1) {
-      if (depth > MAX_DEPTH) throw this.#tooDeep();
+      if (depth > MAX_INDEX_DEPTH) throw this.#tooDeep();
       at = await this.#manifest(this.#child(at.parsed, platform));
     }
     if (root.parsed.kind === 'manifest') await this.#checkPlatform(root.parsed, platform);
@@ -185,7 +185,7 @@ class Planner {
   }
 
   async #walk(read: Read, place: ManifestPlace, depth: number): Promise<void> {
-    if (depth > MAX_DEPTH) throw this.#tooDeep();
+    if (depth > MAX_INDEX_DEPTH) throw this.#tooDeep();
     const { manifest, parsed } = read;
     const { digest } = manifest.descriptor;
     const key = place.kind === 'tag' ? `${digest} ${place.tag}` : digest;
@@ -248,7 +248,7 @@ class Planner {
   #tooDeep(): Error {
     return ociError(
       'OCI_MANIFEST_INVALID',
-      `${this.#source.name} is nested more than ${MAX_DEPTH} indexes deep`,
+      `${this.#source.name} is nested more than ${MAX_INDEX_DEPTH} indexes deep`,
       {
         hint: 'the image was built wrongly or is hostile; ask its author',
       },
@@ -276,14 +276,20 @@ export async function readSmallBlob(
       hint: 'the image was built wrongly or is hostile; ask its author',
     });
   }
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of await source.blob(descriptor, 0, options)) {
-    size += chunk.length;
-    if (size > descriptor.size) break;
-    chunks.push(chunk);
-  }
-  const bytes = Buffer.concat(chunks);
-  checkBytes(descriptor, bytes, source.name);
-  return bytes;
+  return await pastWrongMirror(
+    (offset, read) => source.blob(descriptor, offset, read),
+    options,
+    async (open) => {
+      const chunks: Uint8Array[] = [];
+      let size = 0;
+      for await (const chunk of await open(0)) {
+        size += chunk.length;
+        if (size > descriptor.size) break;
+        chunks.push(chunk);
+      }
+      const bytes = Buffer.concat(chunks);
+      checkBytes(descriptor, bytes, source.name);
+      return bytes;
+    },
+  );
 }

@@ -1,6 +1,6 @@
 import { ociError } from '../errors.ts';
 import type { LayerInput } from '../image/file-tree.ts';
-import { isIndexType, isManifestType } from '../image/media-types.ts';
+import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from '../image/media-types.ts';
 import { parseManifestOrIndex } from '../image/parse.ts';
 import { chooseManifest } from '../image/pinned.ts';
 import { decodeImage, type ImageValue, layersOf } from '../image/value.ts';
@@ -80,8 +80,6 @@ export interface ImagePart {
   readonly parts: readonly ImagePart[];
 }
 
-const MAX_DEPTH = 8;
-
 /** The index, manifests, configs and layers of an image, and what refers to them. Layers are not read. */
 export async function readParts(
   source: ImageSource,
@@ -90,7 +88,7 @@ export async function readParts(
   const seen = new Set<Digest>();
   const visit = async (descriptor: Descriptor, depth: number, by?: string): Promise<ImagePart> => {
     const isManifest = isIndexType(descriptor.mediaType) || isManifestType(descriptor.mediaType);
-    if (!isManifest || depth > MAX_DEPTH || seen.has(descriptor.digest))
+    if (!isManifest || depth > MAX_INDEX_DEPTH || seen.has(descriptor.digest))
       return partOf(descriptor, 'other', { by });
     if (!(await source.has(descriptor, options))) return partOf(descriptor, 'other', { by, isMissing: true });
     seen.add(descriptor.digest);

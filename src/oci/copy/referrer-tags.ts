@@ -2,12 +2,6 @@ import { isObject, parseStrictJson } from '../image/json.ts';
 import { digestParts } from '../names/index.ts';
 import type { Digest } from '../types.ts';
 
-/** distribution-spec, "Referrers Tag Schema": algorithm cut to 32 characters, encoded part to 64. */
-export function fallbackTag(digest: Digest): string {
-  const { algorithm, hex } = digestParts(digest);
-  return `${algorithm.slice(0, 32)}-${hex.slice(0, 64)}`;
-}
-
 /** Tags under which cosign keeps what belongs to an image: signatures, attestations, a bill of materials. */
 export function cosignTags(digest: Digest): readonly string[] {
   const { algorithm, hex } = digestParts(digest);

@@ -1,10 +1,10 @@
 import { isSkycapError } from '../../kernel/index.ts';
 import { parseIndex } from '../image/parse.ts';
+import { referrersTag } from '../image/referrers-tag.ts';
 import { formatReference } from '../names/index.ts';
 import type { ManifestBytes, RegistryClient, TransferOptions } from '../port.ts';
 import type { DistributionClient } from '../registry/client/types.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
-import { fallbackTag } from './referrer-tags.ts';
 import { sending } from './send.ts';
 import type { ImageSource, ImageTarget } from './types.ts';
 
@@ -34,7 +34,7 @@ export function registrySource(registry: CopyRegistry, reference: Reference): Im
     return await orMissing(registry.getManifest({ ...repository, tag }, options));
   };
   const fallback = async (subject: Digest, options: TransferOptions): Promise<readonly Descriptor[]> => {
-    const found = await tagged(fallbackTag(subject), options);
+    const found = await tagged(referrersTag(subject), options);
     return found === undefined ? [] : parseIndex(found.bytes).manifests;
   };
   return {
@@ -64,8 +64,9 @@ export function registryTarget(registry: CopyRegistry, reference: Reference): Im
   return {
     name: `docker://${formatReference(reference)}`,
     repository: reference,
+    // What a mirror of it has says nothing of the target.
     hasManifest: async ({ digest }, options) =>
-      (await registry.headManifest(at(reference, digest), options)) !== undefined,
+      (await registry.headManifest(at(reference, digest), { ...options, mirrors: false })) !== undefined,
     async putBlob(descriptor, open, options) {
       const send = (offset: number): AsyncIterable<Uint8Array> =>
         sending(descriptor, open, { ...options, offset });

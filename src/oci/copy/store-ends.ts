@@ -1,10 +1,11 @@
 import { ociError } from '../errors.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { parseManifestOrIndex } from '../image/parse.ts';
+import { referrersTag } from '../image/referrers-tag.ts';
 import { formatReference, parseReference, repositoryOf } from '../names/index.ts';
 import type { Store } from '../port.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
-import { fallbackTag, isSubject } from './referrer-tags.ts';
+import { isSubject } from './referrer-tags.ts';
 import type { ImageSource, ImageTarget } from './types.ts';
 
 /** An image of the store. @throws OCI_IMAGE_MISSING from `root` */
@@ -40,7 +41,7 @@ export function storeSource(store: Store, reference: Reference): ImageSource {
       for (const image of await store.list()) {
         if (repositoryName(image.reference) !== repositoryOf(reference)) continue;
         await consider(image.descriptor);
-        if (!image.reference.endsWith(`:${fallbackTag(subject)}`)) continue;
+        if (!image.reference.endsWith(`:${referrersTag(subject)}`)) continue;
         const parsed = parseManifestOrIndex(await store.readSmall(image.descriptor.digest), undefined);
         if (parsed.kind === 'index') for (const child of parsed.manifests) await consider(child);
       }

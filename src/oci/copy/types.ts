@@ -1,4 +1,4 @@
-import type { TransferOptions } from '../port.ts';
+import type { BlobBytes, ReadOptions, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
 
 /** Where images come from: one name of a registry, layout, archive, daemon or store. */
@@ -12,7 +12,7 @@ export interface ImageSource extends AsyncDisposable {
   /** Bytes of a manifest or index; the caller checks them against the descriptor. */
   manifest(descriptor: Descriptor, options: TransferOptions): Promise<Uint8Array>;
   /** Bytes of a blob from `offset` on; the caller checks them. */
-  blob(descriptor: Descriptor, offset: number, options: TransferOptions): Promise<AsyncIterable<Uint8Array>>;
+  blob(descriptor: Descriptor, offset: number, options: ReadOptions): Promise<BlobBytes>;
   /** False where it is known not to be here: other platforms of an index that was pulled in part. */
   has(descriptor: Descriptor, options: TransferOptions): Promise<boolean>;
   /** Manifests whose `subject` is this digest. */

@@ -1,7 +1,7 @@
 import { isSkycapError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { checkedEntries, type FileNode } from '../image/file-tree.ts';
-import { isIndexType, isManifestType } from '../image/media-types.ts';
+import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from '../image/media-types.ts';
 import { type Index, type Manifest, parseImageConfig, parseManifestOrIndex } from '../image/parse.ts';
 import { createDigester, digestParts, formatPlatform, matchPlatform } from '../names/index.ts';
 import type { TransferOptions } from '../port.ts';
@@ -34,7 +34,6 @@ export interface ValidateOptions extends TransferOptions {
   readonly platforms: readonly Platform[];
 }
 
-const MAX_DEPTH = 8;
 const IMAGE_CONFIG = /container\.image\.v1\+json$|image\.config\.v1\+json$/;
 const LAYER = /^application\/vnd\.(oci\.image\.layer\.|docker\.image\.rootfs\.)/;
 const EMPTY = 'application/vnd.oci.empty.v1+json';
@@ -77,8 +76,8 @@ class Check {
     if (this.seen.has(descriptor.digest)) return;
     this.seen.add(descriptor.digest);
     const parsed = await this.#guard(descriptor, what, async () => {
-      if (depth > MAX_DEPTH) {
-        throw ociError('OCI_MANIFEST_INVALID', `it is nested more than ${MAX_DEPTH} indexes deep`);
+      if (depth > MAX_INDEX_DEPTH) {
+        throw ociError('OCI_MANIFEST_INVALID', `it is nested more than ${MAX_INDEX_DEPTH} indexes deep`);
       }
       const bytes = await this.#source.manifest(descriptor, this.#options);
       checkBytes(descriptor, bytes, this.#source.name);

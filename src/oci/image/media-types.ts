@@ -16,3 +16,6 @@ export function isManifestType(mediaType: string): boolean {
 export function isIndex({ mediaType }: { readonly mediaType: string }): boolean {
   return isIndexType(mediaType);
 }
+
+/** So many indexes one in the other are followed: tools make one or two, a hostile image as many as one lets it. */
+export const MAX_INDEX_DEPTH = 8;

@@ -9,10 +9,8 @@ import {
 } from '../names/index.ts';
 import type { Store } from '../port.ts';
 import type { Descriptor, Digest, PinnedImage, Platform, Reference } from '../types.ts';
-import { isIndexType, isManifestType } from './media-types.ts';
+import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from './media-types.ts';
 import { type Index, type Manifest, parseImageConfig, parseManifestOrIndex } from './parse.ts';
-
-const MAX_DEPTH = 4;
 
 export interface ChosenManifest {
   readonly descriptor: Descriptor;
@@ -34,12 +32,15 @@ export async function chooseManifest(
   read: ReadManifest,
 ): Promise<ChosenManifest> {
   let descriptor = root;
-  for (let depth = 0; depth < MAX_DEPTH; depth++) {
+  for (let depth = 0; depth <= MAX_INDEX_DEPTH; depth++) {
     const parsed = parseManifestOrIndex(await read(descriptor), descriptor.mediaType || undefined);
     if (parsed.kind === 'manifest') return { descriptor, manifest: parsed };
     descriptor = chooseChild(parsed, platform, descriptor.digest);
   }
-  throw ociError('OCI_MANIFEST_INVALID', `${root.digest} is nested more than ${MAX_DEPTH} indexes deep`);
+  throw ociError(
+    'OCI_MANIFEST_INVALID',
+    `${root.digest} is nested more than ${MAX_INDEX_DEPTH} indexes deep`,
+  );
 }
 
 function chooseChild(index: Index, platform: Platform, digest: Digest): Descriptor {

@@ -5,6 +5,7 @@ import type { IdMap, LowerForm, RegistryClient, Store, TransferOptions } from '.
 import type { LayoutStore } from '../store/index.ts';
 import type { Descriptor, Digest, PinnedImage, PinnedLayer, Platform, Reference } from '../types.ts';
 import { eachLimited } from './parallel.ts';
+import { pastWrongMirror } from './past-mirror.ts';
 import { chooseManifest, contentOf, pin, pinnedFromStore } from './pinned.ts';
 
 /** Blobs on their way at once; registries slow down or refuse beyond a handful. */
@@ -129,14 +130,17 @@ class Pull {
 
   async #blob(blob: Descriptor, options: TransferOptions): Promise<void> {
     const { registry, store, wanted } = this.#in;
-    await store.ingest(blob, (offset) => registry.getBlob(wanted, blob, offset, options), options);
+    await pastWrongMirror(
+      (offset, read) => registry.getBlob(wanted, blob, offset, read),
+      options,
+      (open) => store.ingest(blob, open, options),
+    );
   }
 
   /** Downloads and, if asked for, unpacks; the first fault stops the rest. */
   async #layers(image: PinnedImage): Promise<void> {
     const { options } = this.#in;
     const stop = new AbortController();
-    const transfer = { signal: AbortSignal.any([options.signal, stop.signal]), emit: options.emit };
     const unpacking: Promise<unknown>[] = [];
     let fault: { readonly error: unknown } | undefined;
     const failed = (error: unknown): void => {
@@ -145,15 +149,21 @@ class Pull {
     };
     // Large ones first: the last to arrive decides.
     const layers = unique(image.layers).toSorted((a, b) => b.size - a.size);
-    await eachLimited(layers, options.concurrency ?? DEFAULT_CONCURRENCY, async (layer) => {
-      if (fault !== undefined) return;
+    const limited = {
+      limit: options.concurrency ?? DEFAULT_CONCURRENCY,
+      signal: AbortSignal.any([options.signal, stop.signal]),
+    };
+    await eachLimited(layers, limited, async (layer, signal) => {
+      const transfer = { signal, emit: options.emit };
       try {
         await this.#blob({ mediaType: layer.mediaType, digest: layer.digest, size: layer.size }, transfer);
-        unpacking.push(this.#unpack(layer, transfer).catch(failed));
       } catch (error) {
+        // At once, before an unpacking that this stops is taken for the fault.
         failed(error);
+        throw error;
       }
-    });
+      unpacking.push(this.#unpack(layer, transfer).catch(failed));
+    }).catch(failed);
     await Promise.all(unpacking);
     if (fault === undefined) return;
     if (options.signal.aborted) throw kernelError('CANCELLED', 'cancelled while an image was pulled');

@@ -45,11 +45,13 @@ export async function pushImage(
   const planned: Planned = { manifests: [], blobs: new Map() };
   await plan(store, root, planned);
   const mount = source.registry === target.registry && source.repository !== target.repository;
-  await eachLimited([...planned.blobs.values()], options.concurrency ?? 4, async (blob) => {
+  const limited = { limit: options.concurrency ?? 4, signal: options.signal };
+  await eachLimited([...planned.blobs.values()], limited, async (blob, signal) => {
     const size = await store.blobSize(blob.digest);
     if (size === undefined) throw notPulled(blob.digest, source);
     await registry.putBlob(target, blob, (offset) => store.readBlob(blob.digest, offset), {
       ...options,
+      signal,
       ...(mount ? { mountFrom: source.repository } : {}),
     });
   });

@@ -1,19 +1,25 @@
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
 import { makeImage, recordingTransfer, storeRegistry } from '../../testkit/images/index.ts';
+import { digestOf } from '../names/index.ts';
+import type { RegistryClient } from '../port.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
+import type { Descriptor, Digest } from '../types.ts';
 import {
   appendLayer,
   buildIndex,
+  chooseManifest,
   inspectImage,
   mutateConfig,
   pinnedFromStore,
   pullImage,
   pushImage,
 } from './index.ts';
+import { MAX_INDEX_DEPTH, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST } from './media-types.ts';
 
 const amd = { os: 'linux', architecture: 'amd64' };
 const arm = { os: 'linux', architecture: 'arm64' };
@@ -114,6 +120,47 @@ describe('pull', () => {
     expect(await store.list()).toEqual([]);
   });
 
+  it('R52 takes a blob from the registry itself where a mirror of it gave other bytes', async () => {
+    const made = await makeImage(remote, { platform: amd, files: { f: 'x' }, reference: name });
+    const layer = made.layers[0]?.digest;
+    const own = storeRegistry(remote);
+    const bad = storeRegistry(remote, {
+      tamper: (digest, bytes) => (digest === layer ? Buffer.from(bytes).fill(0x20, 0, 1) : bytes),
+    });
+    const registry: RegistryClient = {
+      ...own,
+      async getBlob(reference, blob, offset, options) {
+        if (options.mirrors === false) return await own.getBlob(reference, blob, offset, options);
+        return Object.assign(await bad.getBlob(reference, blob, offset, options), { mirror: 'm.test' });
+      },
+    };
+    const image = await pullImage(registry, store, name, { ...transfer, platform: amd });
+    expect(image.digest).toBe(made.digest);
+    expect(own.log.filter((line) => line.startsWith('blob'))).toEqual([`blob ${layer} 0`]);
+    const warnings = transfer.events.filter((event) => event.type === 'registry.warning');
+    expect(warnings).toMatchObject([{ registry: 'm.test' }]);
+  });
+
+  it('follows as many indexes in indexes as a copy does, and no more', async () => {
+    const documents = new Map<Digest, Uint8Array>();
+    const put = (mediaType: string, value: object): Descriptor => {
+      const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, ...value }));
+      documents.set(digestOf(bytes), bytes);
+      return { mediaType, digest: digestOf(bytes), size: bytes.length };
+    };
+    const config = { mediaType: OCI_CONFIG, digest: digestOf('{}'), size: 2 };
+    const manifest = put(OCI_MANIFEST, { config, layers: [] });
+    const choose = async (root: Descriptor): Promise<Digest> =>
+      (await chooseManifest(root, amd, async ({ digest }) => documents.get(digest) ?? new Uint8Array()))
+        .descriptor.digest;
+    let root = manifest;
+    for (let depth = 0; depth < MAX_INDEX_DEPTH; depth += 1)
+      root = put(OCI_INDEX, { manifests: [{ ...root, platform: amd }] });
+    expect(await choose(root)).toBe(manifest.digest);
+    const deeper = put(OCI_INDEX, { manifests: [{ ...root, platform: amd }] });
+    expect(await codeOf(choose(deeper))).toBe('OCI_MANIFEST_INVALID');
+  });
+
   it('says which platforms there are', async () => {
     await makeBoth();
     const pull = pullImage(storeRegistry(remote), store, name, {
@@ -178,6 +225,26 @@ describe('push', () => {
       platform: arm,
     });
     expect((await third.resolve(name))?.digest).toBe(pushed.digest);
+  });
+
+  it('the first fault stops the other uploads, before the lease ends', async () => {
+    await makeBoth();
+    const fault = new Error('refused');
+    const ended: string[] = [];
+    let begun = 0;
+    const registry: RegistryClient = {
+      ...storeRegistry(store),
+      async putBlob(_reference, _blob, _source, { signal }) {
+        begun += 1;
+        if (begun === 2) throw fault;
+        await once(signal, 'abort');
+        ended.push('stopped');
+        throw new Error('stopped');
+      },
+    };
+    const push = pushImage(registry, remote, name, { ...transfer, target: name, concurrency: 2 });
+    await expect(push).rejects.toBe(fault);
+    expect([begun, ended]).toEqual([2, ['stopped']]);
   });
 
   it('of nothing says so', async () => {

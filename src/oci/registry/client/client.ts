@@ -1,19 +1,18 @@
 import { createHttpClient, systemClock } from '../../../kernel/http/index.ts';
-import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import { formatReference } from '../../names/index.ts';
 import type { TransferOptions } from '../../port.ts';
 import type { Reference } from '../../types.ts';
 import { createAuthorizer } from './auth.ts';
 import { deleteBlob, hasBlob } from './blobs.ts';
+import { type Caller, createCaller } from './caller.ts';
 import { ANSWER_MS, within } from './deadline.ts';
-import { openBlob } from './download.ts';
 import { apiHost, type Endpoint, endpointsOf } from './endpoints.ts';
 import { type Host, makeHost } from './host.ts';
 import { deleteManifest, getManifest, headManifest, putManifest } from './manifests.ts';
+import { askInTurn, openBlobInTurn, type Place } from './mirrors.ts';
 import { listReferrers } from './referrers.ts';
 import { RETRY } from './retry.ts';
-import { type Caller, createCaller } from './session.ts';
 import { listTags } from './tags.ts';
 import { checkReference, type Target } from './target.ts';
 import type { Credential, DistributionClient, RegistryClientOptions } from './types.ts';
@@ -121,30 +120,15 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Distr
     return targetOf(reference, endpointsOf(reference, options.rules ?? []).write, transfer);
   }
 
-  /** The registry's own word is final, a mirror's failure is not. */
-  async function reading<T>(
-    reference: Reference,
-    transfer: TransferOptions,
-    read: (target: Target) => Promise<T>,
-  ): Promise<T> {
+  /** Mirrors first, the registry itself last; that one alone where mirrors are not wanted. */
+  function places(reference: Reference, transfer: TransferOptions, mirrors = true): readonly Place[] {
     checkReference(reference);
-    const endpoints = endpointsOf(reference, options.rules ?? []);
-    for (const endpoint of endpoints.read.filter((candidate) => candidate.mirror)) {
-      try {
-        const found = await read(targetOf(reference, endpoint, transfer));
-        // What a mirror lacks the registry may have.
-        if (found !== undefined) return found;
-      } catch (error) {
-        transfer.signal.throwIfAborted();
-        if (!isSkycapError(error)) throw error;
-        transfer.emit({
-          type: 'registry.warning',
-          registry: endpoint.host,
-          message: `mirror passed over: ${error.message}`,
-        });
-      }
-    }
-    return await read(targetOf(reference, endpoints.write, transfer));
+    const { read, write } = endpointsOf(reference, options.rules ?? []);
+    return (mirrors ? read : [write]).map((endpoint) => ({
+      name: endpoint.host,
+      transfer,
+      target: () => targetOf(reference, endpoint, transfer),
+    }));
   }
 
   /** The source's name where it really lies; nothing to mount from when that is another host. */
@@ -167,14 +151,15 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Distr
   }
 
   const read = <T>(reference: Reference, transfer: TransferOptions, work: (target: Target) => Promise<T>) =>
-    timely(reference, transfer, (timed) => reading(reference, timed, work));
+    timely(reference, transfer, async (timed) => (await askInTurn(places(reference, timed), work)).answer);
   /** Of the registry itself: a mirror's list is not the registry's, and writing goes past mirrors anyway. */
   const ask = <T>(reference: Reference, transfer: TransferOptions, work: (target: Target) => Promise<T>) =>
     timely(reference, transfer, (timed) => work(writing(reference, timed)));
 
   return {
     getManifest: (reference, transfer) => read(reference, transfer, getManifest),
-    headManifest: (reference, transfer) => read(reference, transfer, headManifest),
+    headManifest: (reference, { mirrors, ...transfer }) =>
+      (mirrors === false ? ask : read)(reference, transfer, headManifest),
     putManifest: (reference, manifest, transfer) =>
       ask(reference, transfer, (target) => putManifest(target, manifest)),
     tagManifest: (reference, tag, transfer) =>
@@ -187,8 +172,8 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Distr
     deleteManifest: (reference, transfer) => ask(reference, transfer, deleteManifest),
     deleteBlob: (reference, digest, transfer) =>
       ask(reference, transfer, (target) => deleteBlob(target, digest)),
-    getBlob: (reference, blob, offset, transfer) =>
-      reading(reference, transfer, (target) => openBlob(target, blob, offset)),
+    getBlob: async (reference, blob, offset, { mirrors, ...transfer }) =>
+      await openBlobInTurn(places(reference, transfer, mirrors), blob, offset),
     hasBlob: (reference, digest, transfer) => ask(reference, transfer, (target) => hasBlob(target, digest)),
     putBlob: async (reference, blob, source, { mountFrom, ...transfer }) => {
       const target = writing(reference, transfer);

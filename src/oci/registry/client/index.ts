@@ -1,5 +1,5 @@
+export { referrersTag } from '../../image/referrers-tag.ts';
 export { checkLogin, createRegistryClient } from './client.ts';
-export { referrersTag } from './referrers-tag.ts';
 export type { RetryPolicy } from './retry.ts';
 export type {
   Credential,

@@ -4,21 +4,13 @@ import { ociError } from '../../errors.ts';
 import { Fields, isObject, type JsonObject, parseStrictJson } from '../../image/json.ts';
 import { OCI_INDEX } from '../../image/media-types.ts';
 import { parseDescriptor } from '../../image/parse.ts';
+import { referrersTag } from '../../image/referrers-tag.ts';
 import { digestOf, digestParts } from '../../names/index.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { remove } from './blobs.ts';
 import type { Host } from './host.ts';
 import { LARGEST_MANIFEST, manifestMediaType } from './manifest.ts';
 import { pullScope, pushScope, type Target } from './target.ts';
-
-/**
- * The tag at which an index of referrers is kept where a registry does not keep one itself (distribution-spec,
- * "Referrers Tag Schema"): algorithm and hex digits, cut to 32 and 64 characters.
- */
-export function referrersTag(subject: Digest): string {
-  const { algorithm, hex } = digestParts(subject);
-  return `${algorithm.slice(0, 32)}-${hex.slice(0, 64)}`;
-}
 
 export interface TaggedReferrers {
   /** The whole document: what others wrote into it stays. */

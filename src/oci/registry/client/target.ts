@@ -2,8 +2,8 @@ import { ociError } from '../../errors.ts';
 import { formatReference, isDigest, isRepositoryPath, isTag, quoted } from '../../names/index.ts';
 import type { TransferOptions } from '../../port.ts';
 import type { Digest, Reference } from '../../types.ts';
+import type { Caller } from './caller.ts';
 import type { Host } from './host.ts';
-import type { Caller } from './session.ts';
 
 /** One repository on one host, ready to be asked. */
 export interface Target {

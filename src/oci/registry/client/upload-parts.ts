@@ -1,8 +1,8 @@
 import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import type { Descriptor } from '../../types.ts';
+import type { Answer } from './caller.ts';
 import { openChunks } from './chunks.ts';
-import type { Answer } from './session.ts';
 import { pushScope, type Target } from './target.ts';
 import {
   closing,

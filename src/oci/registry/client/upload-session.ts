@@ -4,7 +4,7 @@ import { ociError } from '../../errors.ts';
 import { digestParts, isDigest, isRepositoryPath, quoted } from '../../names/index.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { failureError } from './answer.ts';
-import type { Answer } from './session.ts';
+import type { Answer } from './caller.ts';
 import { pullScope, pushScope, type Target } from './target.ts';
 
 /** Milliseconds for the courtesy of giving up an upload by name. */

@@ -1,8 +1,8 @@
 import { isSkycapError } from '../../../kernel/index.ts';
 import type { Descriptor } from '../../types.ts';
 import { hasBlob } from './blobs.ts';
+import { askedWait, reasonOf } from './caller.ts';
 import type { Host } from './host.ts';
-import { askedWait, reasonOf } from './session.ts';
 import type { Target } from './target.ts';
 import { type BlobSource, held, type Sending, sendChunks, sendRest, sendSingle } from './upload-parts.ts';
 import { abandon, begin, mount, positionOf, type UploadPosition } from './upload-session.ts';
