@@ -1,9 +1,10 @@
-import { mkdir, rm, stat } from 'node:fs/promises';
+import { lstat, mkdir, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { ociError } from '../errors.ts';
 import { OCI_INDEX } from '../image/media-types.ts';
 import { encodeJson } from '../image/value.ts';
 import type { TransferOptions } from '../port.ts';
+import { readBlobFile } from '../store/ingest.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
 import { writeArchive } from './archive-writer.ts';
 import { CONVERTED, writeDockerArchive } from './docker-target.ts';
@@ -21,7 +22,7 @@ interface Collected {
 
 export interface StagedOptions {
   readonly name: string;
-  /** A folder that is not there yet, or was left by a copy to the same target that was killed. */
+  /** A folder that is not there yet, or was left, private, by a copy to the same target that was killed. */
   readonly staging: string;
   readonly signal: AbortSignal;
   readonly single?: string;
@@ -31,7 +32,7 @@ export interface StagedOptions {
 /** A target that is written when all parts are there; until then they lie in a layout, so that a killed copy goes on. */
 export async function stagedTarget(options: StagedOptions): Promise<ImageTarget> {
   const { name, staging, signal } = options;
-  await writing(staging, mkdir(dirname(staging), { recursive: true }));
+  await writing(staging, makeOwn(staging));
   const layout = await layoutTarget({ name, path: staging, signal });
   const blobs = new Set<Digest>();
   const entries: { descriptor: Descriptor; place: ManifestPlace }[] = [];
@@ -59,6 +60,22 @@ export async function stagedTarget(options: StagedOptions): Promise<ImageTarget>
       if (done || signal.aborted) await rm(staging, { recursive: true, force: true });
     },
   };
+}
+
+/** The name can be foreseen, and in a folder like /tmp others may have made it first: to plant, or to read. */
+async function makeOwn(path: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  try {
+    await mkdir(path, { mode: 0o700 });
+    return;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  const found = await lstat(path);
+  if (found.isDirectory() && found.uid === process.geteuid?.() && (found.mode & 0o077) === 0) return;
+  throw ociError('OCI_ARCHIVE_WRITE', `${path} is there already, and is no private folder of yours`, {
+    hint: 'remove it, or write to a folder in which only you may write',
+  });
 }
 
 export interface ArchiveTargetOptions {
@@ -98,7 +115,7 @@ export async function ociArchiveTarget(
         await tar.put('oci-layout', Buffer.from('{"imageLayoutVersion":"1.0.0"}'));
         await tar.put('index.json', encodeJson({ schemaVersion: 2, mediaType: OCI_INDEX, manifests }));
         for (const digest of [...blobs].sort()) {
-          await tar.stream(blobName(digest), files.open(blobName(digest), 0));
+          await tar.stream(blobName(digest), readBlobFile(join(files.path, blobName(digest)), digest));
         }
       });
       return { digest: root.digest };

@@ -263,6 +263,9 @@ describe('what breaks off', () => {
         });
       };
       expect(await codeOf(broken(100_000))).toBe('OCI_BLOB_INCOMPLETE');
+      const staging = await stat(join(directory, '.cut.tar.skycap-copy')).catch(() => undefined);
+      if (staging !== undefined) expect(staging.mode & 0o777).toBe(0o700);
+      else expect(to).toBe('oci:cut');
       offsets.length = 0;
       expect((await broken(Number.POSITIVE_INFINITY)).digest).toBe(one.digest);
       expect(offsets[0]).toBeGreaterThanOrEqual(100_000);

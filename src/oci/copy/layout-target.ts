@@ -1,11 +1,12 @@
 import { mkdir, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { isSkycapError } from '../../kernel/index.ts';
+import { isSkycapError, kernelError } from '../../kernel/index.ts';
 import { diskError, writeFileAtomic } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { isObject, type JsonObject, parseStrictJson } from '../image/json.ts';
 import { OCI_INDEX } from '../image/media-types.ts';
-import { ingestBlob, sizeOf } from '../store/ingest.ts';
+import type { TransferOptions } from '../port.ts';
+import { ingestBlob, readBlobFile, sizeOf } from '../store/ingest.ts';
 import { Layout } from '../store/layout.ts';
 import { acquireLock, type Lock } from '../store/lock.ts';
 import type { Descriptor, Digest } from '../types.ts';
@@ -44,22 +45,24 @@ export async function layoutTarget(options: LayoutTargetOptions): Promise<ImageT
   const held = await guarded(layout, options);
   const written = new Set<Digest>();
   let isNamed = false;
+  const put = async (
+    descriptor: Descriptor,
+    open: (offset: number) => AsyncIterable<Uint8Array>,
+    transfer: TransferOptions,
+  ): Promise<'present' | 'copied'> => {
+    if (written.has(descriptor.digest)) return 'present';
+    if (await writing(options.path, isThere(layout, descriptor, transfer.signal))) return 'present';
+    const ingested = ingestBlob(layout, descriptor, { ...transfer, open: async (at) => open(at) });
+    await writing(options.path, ingested);
+    written.add(descriptor.digest);
+    return 'copied';
+  };
   return {
     name: options.name,
     hasManifest: async () => false,
-    async putBlob(descriptor, open, transfer) {
-      if ((await sizeOf(layout.blob(descriptor.digest))) === descriptor.size) return 'present';
-      await writing(
-        options.path,
-        ingestBlob(layout, descriptor, { ...transfer, open: async (at) => open(at) }),
-      );
-      written.add(descriptor.digest);
-      return 'copied';
-    },
+    putBlob: put,
     async putManifest({ descriptor, bytes }, place, transfer) {
-      const open = async (at: number): Promise<AsyncIterable<Uint8Array>> => once(bytes.subarray(at));
-      await writing(options.path, ingestBlob(layout, descriptor, { ...transfer, open }));
-      written.add(descriptor.digest);
+      await put(descriptor, (at) => once(bytes.subarray(at)), transfer);
       if (place.kind === 'child') return;
       isNamed = true;
       await writing(options.path, enter(layout, indexEntryOf(descriptor, place, options.ref)));
@@ -91,6 +94,22 @@ export function indexEntryOf(
     ...(artifactType === undefined ? {} : { artifactType }),
     ...(name === undefined ? {} : { annotations: { [REF_NAME]: name } }),
   };
+}
+
+/** What somebody else wrote is there once it was read and has its digest; wrong bytes make room for the right ones. */
+async function isThere(layout: Layout, { digest, size }: Descriptor, signal: AbortSignal): Promise<boolean> {
+  const path = layout.blob(digest);
+  if ((await sizeOf(path)) !== size) return false;
+  try {
+    for await (const _chunk of readBlobFile(path, digest)) {
+      if (signal.aborted) throw kernelError('CANCELLED', 'cancelled while a blob was read');
+    }
+    return true;
+  } catch (error) {
+    if (!isSkycapError(error, 'OCI_BLOB_CORRUPT')) throw error;
+    await rm(path, { force: true });
+    return false;
+  }
 }
 
 async function begin(layout: Layout, path: string): Promise<void> {
