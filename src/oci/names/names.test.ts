@@ -48,7 +48,7 @@ describe('parseReference', () => {
     ['[::1]:5000/app:1', '[::1]:5000/app:1'],
     ['[2001:db8::7]/app', '[2001:db8::7]/app'],
     ['GHCR.io/a/b', 'ghcr.io/a/b'],
-    ['Upper/app', 'upper/app'],
+    ['Upper:443/app', 'upper:443/app'],
     ['ghcr.io/a/b_c/d__e/f-g/h--i/j.k:T_a-g.1', 'ghcr.io/a/b_c/d__e/f-g/h--i/j.k:T_a-g.1'],
     [`ghcr.io/a/b@${SHA256}`, `ghcr.io/a/b@${SHA256}`],
     [`ghcr.io/a/b:1@${SHA512}`, `ghcr.io/a/b:1@${SHA512}`],
@@ -75,6 +75,7 @@ describe('parseReference', () => {
     'a/./b',
     'Alpine',
     'docker.io/Alpine',
+    'Upper/app',
     'ghcr.io/a/B',
     'a b',
     ' alpine',
@@ -271,6 +272,7 @@ describe('platforms', () => {
     ['linux/armel', 'linux/arm/v6'],
     ['linux/i386', 'linux/386'],
     ['macos/arm64', 'darwin/arm64'],
+    ['__proto__/constructor', '__proto__/constructor'],
     ['windows(10.0.17763.1)/amd64', 'windows(10.0.17763.1)/amd64'],
   ])('%s is %s', (text, normal) => {
     expect(formatPlatform(parsePlatform(text))).toBe(normal);

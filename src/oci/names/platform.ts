@@ -1,3 +1,4 @@
+import { own } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import type { Platform } from '../types.ts';
 import { quoted } from './quoted.ts';
@@ -21,10 +22,10 @@ const SYSTEMS: Readonly<Record<string, string>> = { macos: 'darwin', win32: 'win
 export function normalizePlatform(platform: Platform): Platform {
   const os = platform.os.toLowerCase();
   const named = platform.architecture.toLowerCase();
-  const [architecture, implied] = ARCHITECTURES[named] ?? [named];
+  const [architecture, implied] = own(ARCHITECTURES, named) ?? [named];
   const variant = normalizeVariant(architecture, platform.variant?.toLowerCase() || implied);
   return {
-    os: SYSTEMS[os] ?? os,
+    os: own(SYSTEMS, os) ?? os,
     architecture,
     ...(variant === undefined ? {} : { variant }),
     ...(platform.osVersion === undefined || platform.osVersion === ''

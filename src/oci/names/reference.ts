@@ -47,7 +47,8 @@ function isIpv6(text: string): boolean {
  *
  * @throws REFERENCE_INVALID with the spelling as it was written
  * @see the grammar of github.com/distribution/reference; ours refuses a little more (ports out of range, malformed
- * IPv6 addresses, digests of unregistered algorithms) and accepts nothing that it refuses
+ * IPv6 addresses, digests of unregistered algorithms, hosts that only capitals tell from a folder) and accepts nothing
+ * that it refuses
  */
 export function parseReference(text: string): Reference {
   const at = text.indexOf('@');
@@ -97,6 +98,13 @@ function inLibrary(path: string): string {
 
 function checkName(text: string, registry: string, repository: string): void {
   if (!isRegistryHost(registry)) throw invalid(text, `the registry ${quoted(registry)} is no host[:port]`);
+  // In lower case, as every rule has it, such a host would be read as a folder on Docker Hub.
+  if (!looksLikeHost(registry.toLowerCase()))
+    throw invalid(
+      text,
+      `the registry ${quoted(registry)} has neither a dot nor a port`,
+      `${registry}:443/${repository}`,
+    );
   if (/[A-Z]/.test(repository))
     throw invalid(text, 'the repository must be lower case', repository.toLowerCase());
   if (!isRepositoryPath(repository)) throw invalid(text, `the repository ${quoted(repository)} is malformed`);
