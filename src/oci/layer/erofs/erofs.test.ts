@@ -189,6 +189,10 @@ it('what is there already is not overwritten, and a damaged image is said so', a
   await handle.close();
   expect(await codeOf(ErofsReader.open(image))).toBe('OCI_STORE_INVALID');
   await layer([{ path: 'f', content: 'x'.repeat(9000) }]);
+  {
+    await using reader = await ErofsReader.open(image);
+    expect(await codeOf(reader.child({ name: 'f', nid: 2 ** 60 }))).toBe('OCI_STORE_INVALID');
+  }
   await truncate(image, 2 * BLOCK);
   expect(await codeOf(readAll())).toBe('OCI_STORE_INVALID');
   await truncate(image, 100);

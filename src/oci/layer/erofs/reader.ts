@@ -129,6 +129,8 @@ export class ErofsReader implements AsyncDisposable {
   }
 
   async #read(at: number, length: number): Promise<Buffer> {
+    // An entry of a directory has 64 bits for where it leads to.
+    if (!Number.isSafeInteger(at + length)) throw damaged('it leads outside of itself');
     const bytes = Buffer.allocUnsafe(length);
     for (let done = 0; done < length; ) {
       const { bytesRead } = await this.#handle.read(bytes, done, length - done, at + done);
