@@ -10,7 +10,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['src/**/*.test.ts'], exclude: ['src/**/*.live.test.ts'] },
+        test: {
+          name: 'unit',
+          include: ['src/**/*.test.ts', 'test/fuzz/*.test.ts'],
+          exclude: ['src/**/*.live.test.ts'],
+        },
       },
       { extends: true, test: { name: 'live', include: ['src/**/*.live.test.ts'], fileParallelism: false } },
       {

@@ -1,0 +1,38 @@
+import type { Random } from './random.ts';
+
+export interface Case {
+  readonly bytes: Buffer;
+  /** Set where whoever made the input knows what a correct parser says of it. */
+  readonly accepted?: boolean;
+  /** What it means, in the words of `Target.canonical`. */
+  readonly value?: string;
+}
+
+/** A fault that is put into a copy of a source while it is loaded, to see that it would be found. */
+export interface Planted {
+  /** Path below the root of the repository. */
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** One parser of foreign bytes. */
+export interface Target<V = unknown> {
+  readonly name: string;
+  /** Its own source files, and where a file holds other things too, the declarations that are its own. */
+  readonly sources: Readonly<Record<string, 'all' | readonly string[]>>;
+  readonly planted: Planted;
+  /** A valid input, or one just across a boundary. */
+  make(random: Random): Case | Promise<Case>;
+  /** Recorded inputs. */
+  seeds?(): readonly Buffer[];
+  mutate(bytes: Buffer, random: Random, other: Buffer): Buffer;
+  /** @throws SkycapError where the input is refused; anything else is a crash */
+  parse(bytes: Buffer): V | Promise<V>;
+  /** False for a parser that leaves out what it cannot read and left out all. */
+  accepts?(value: V): boolean;
+  /** Equal texts, equal meaning. */
+  canonical(value: V): string;
+  /** What is wrong with an accepted value, by itself or by its way through our writer and back. */
+  judge(value: V, bytes: Buffer): string | undefined | Promise<string | undefined>;
+}
