@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openStore } from '../../oci/store/index.ts';
@@ -6,7 +6,7 @@ import { CaseContext } from '../contract/context.ts';
 import type { Program } from '../contract/fixture.ts';
 import type { Session } from '../port.ts';
 import { crunFixture } from './fixture.contract.ts';
-import { recordedProcess } from './holder.ts';
+import { Holder, recordedProcess } from './holder.ts';
 
 type Fixture = Awaited<ReturnType<typeof crunFixture>>;
 
@@ -61,6 +61,35 @@ describe('a holder on crun', () => {
     await failing(context, session);
     await session.close({ keepWorkspace: false });
     expect(await fixture.leftovers()).toEqual([]);
+  }, 15_000);
+
+  it('that has ended answers whoever asks it later', async () => {
+    const runFolder = mkdtempSync('/dev/shm/engine-holder-');
+    try {
+      const holder = Holder.start({
+        runFolder,
+        generation: 0,
+        outputFolder: runFolder,
+        stateDirectory: runFolder,
+        runtime: '/usr/bin/crun',
+        mountProgram: '/bin/false',
+        network: false,
+        onNotice: () => {},
+      });
+      await holder.ready;
+      expect(holder.whyGone()).toBeUndefined();
+      process.kill(holder.pid, 'SIGKILL');
+      await holder.end();
+      const gone = { code: 'ENGINE_SESSION_FAILED', message: expect.stringContaining('ended with 137') };
+      expect(holder.whyGone()).toMatchObject(gone);
+      await expect(holder.mount('1', 'l/empty')).rejects.toMatchObject(gone);
+      await expect(holder.mountImage('1', '/image')).rejects.toMatchObject(gone);
+      // Its mounts are gone, which is what these ask for.
+      await holder.unmount(['1']);
+      await holder.drop(['1', '2']);
+    } finally {
+      rmSync(runFolder, { recursive: true });
+    }
   }, 15_000);
 
   it('that answers late does not keep a step from being cancelled', async () => {
