@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 
-/** Everything that is checked without running a test: types, format and lint, rooms and arrows, promises. */
+/** Everything that is checked without running a test: types, format and lint, rooms and arrows, promises, what is shipped. */
 const root = join(import.meta.dirname, '..');
 const modules = join(root, 'node_modules');
 
@@ -17,6 +17,8 @@ const checks: Readonly<Record<string, readonly string[]>> = {
   ],
   promises: [join(root, 'scripts/promises.ts')],
   errors: [join(root, 'scripts/error-tests.ts')],
+  api: [join(root, 'scripts/api.ts'), '--check'],
+  declarations: [join(root, 'scripts/types.ts'), '--check'],
 };
 
 const chosen = process.argv.slice(2);
