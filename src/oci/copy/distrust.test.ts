@@ -16,6 +16,7 @@ import {
   copyImage,
   type Ends,
   type ImageSource,
+  type ImageTarget,
   openSource,
   openTarget,
   parseTransport,
@@ -145,6 +146,29 @@ describe('what others wrote', () => {
     const again = await copy('store:localhost/t/i:1', 'oci:old:v2');
     expect(again.blobs).toMatchObject({ copied: 1, present: 3 });
     for (const place of ['oci:old:v1', 'oci:old:v2']) expect(await valid(place)).toEqual([]);
+  });
+
+  it('in a layout stays where a copy into it is stopped', async () => {
+    await copy('store:localhost/t/i:amd', 'oci:kept:v1');
+    const stop = new AbortController();
+    const stopped = { ...transfer, signal: stop.signal };
+    {
+      await using source = await openSource(parseTransport('store:localhost/t/i:1', 'docker'), ends(stopped));
+      await using target = await openTarget(parseTransport('oci:kept:v2', 'docker'), ends(stopped), {
+        replace: false,
+      });
+      const cut: ImageTarget = {
+        ...target,
+        async putManifest(manifest, place, options) {
+          if (place.kind === 'root') stop.abort();
+          await target.putManifest(manifest, place, options);
+        },
+      };
+      const options = { ...stopped, platforms: [], referrers: false, defaultPlatform: amd };
+      expect(await codeOf(copyImage(source, cut, options))).toBe('CANCELLED');
+    }
+    expect(await valid('oci:kept:v1')).toEqual([]);
+    expect(await codeOf(valid('oci:kept:v2'))).toBe('OCI_IMAGE_MISSING');
   });
 
   it('where an archive is prepared gets into none', async () => {
