@@ -112,6 +112,13 @@ describe('what a container may have prepared', () => {
     expect(await codeOf(openBeneath(root, 'l/f', constants.O_RDONLY))).toMatch(/ELOOP|ENOTDIR/);
   });
 
+  it('whose name is no UTF-8 is opened by its bytes', async () => {
+    const name = Buffer.from('d/\xff', 'latin1');
+    await writeFile(Buffer.concat([Buffer.from(`${root}/`), name]), 'bytes');
+    await using handle = await openBeneath(root, name, constants.O_RDONLY);
+    expect(await handle.readFile('utf8')).toBe('bytes');
+  });
+
   it.each(['../f', 'd/../../f', '', '.', 'a\0b'])('and %j is no path below', async (path) => {
     expect(await codeOf(readFileBeneath(root, path, options))).toBe('FILE_UNREADABLE');
   });

@@ -106,13 +106,21 @@ function makeOne(path: string): boolean {
   }
 }
 
-function components(relative: string): readonly string[] {
-  const parts = relative.split('/').filter((part) => part !== '' && part !== '.');
-  if (parts.includes('..') || relative.includes('\0') || parts.length === 0) {
-    throw kernelError('FILE_UNREADABLE', `${JSON.stringify(relative)} is not a path below its folder`);
+/** Names are bytes, so each part is a byte string. */
+function components(relative: string | Buffer): readonly string[] {
+  const bytes = Buffer.from(relative).toString('latin1');
+  const parts = bytes.split('/').filter((part) => part !== '' && part !== '.');
+  if (parts.includes('..') || bytes.includes('\0') || parts.length === 0) {
+    throw kernelError(
+      'FILE_UNREADABLE',
+      `${JSON.stringify(String(relative))} is not a path below its folder`,
+    );
   }
   return parts;
 }
+
+const inFolder = (folder: FileHandle, part: string): Buffer =>
+  Buffer.from(`/proc/self/fd/${folder.fd}/${part}`, 'latin1');
 
 /**
  * Opens `relative` below the folder `root` without following a link in any component (`openat` by way of
@@ -120,22 +128,23 @@ function components(relative: string): readonly string[] {
  *
  * @throws the system's error (ELOOP or ENOTDIR where a link stands in the way)
  */
-export async function openBeneath(root: string, relative: string, flags: number): Promise<FileHandle> {
+export async function openBeneath(
+  root: string,
+  relative: string | Buffer,
+  flags: number,
+): Promise<FileHandle> {
   const parts = components(relative);
   const folder = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
   let current = await open(root, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
     for (const part of parts.slice(0, -1)) {
-      const next = await open(`/proc/self/fd/${current.fd}/${part}`, folder);
+      const next = await open(inFolder(current, part), folder);
       await current.close();
       current = next;
     }
     const leaf = parts[parts.length - 1] as string;
-    return await open(
-      `/proc/self/fd/${current.fd}/${leaf}`,
-      flags | constants.O_NOFOLLOW | constants.O_NONBLOCK,
-      0o600,
-    );
+    const leafFlags = flags | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+    return await open(inFolder(current, leaf), leafFlags, 0o600);
   } finally {
     await current.close();
   }

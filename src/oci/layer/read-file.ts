@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
-import { createReadStream } from 'node:fs';
-import { lstat, readlink } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { lstat, open, readlink } from 'node:fs/promises';
 import { helperEnvironment } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { type ByteString, type EntryType, showPath, type TarEntry } from './entry.ts';
@@ -43,8 +43,14 @@ export async function* readFileByNode(
     devMinor: Number((stat.rdev & 0xffn) | ((stat.rdev >> 12n) & 0xffffff00n)),
     ...(xattrs.size === 0 ? {} : { xattrs }),
   };
-  const empty = async function* (): AsyncGenerator<Buffer> {};
-  yield { entry, body: type === 'file' ? (createReadStream(onDisk) as AsyncIterable<Buffer>) : empty() };
+  yield { entry, body: bodyOf(onDisk, type) };
+}
+
+/** Opened when it is asked for, and never through a link. */
+async function* bodyOf(onDisk: Buffer, type: EntryType): AsyncGenerator<Buffer> {
+  if (type !== 'file') return;
+  await using handle = await open(onDisk, constants.O_RDONLY | constants.O_NOFOLLOW);
+  yield* handle.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>;
 }
 
 function typeOf(stat: Kind): EntryType {

@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process';
-import { lstat, readFile, readlink } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { lstat, open, readFile, readlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { openBeneath } from '../../kernel/system/index.ts';
 import {
   type ByteString,
   ErofsReader,
@@ -19,7 +21,7 @@ const MAX_LINKS = 40;
 
 type Kind = 'absent' | 'gone' | 'directory' | 'symlink' | 'other';
 
-/** One layer as it can be looked into; paths go through real directories only. */
+/** One layer as it can be looked into, by paths whose parents are directories of that very layer. */
 interface LayerView {
   kind(path: ByteString): Promise<Kind>;
   target(path: ByteString): Promise<ByteString>;
@@ -44,12 +46,10 @@ function viewOf(lower: Lower): LayerView {
 }
 
 function folderView(root: string): Omit<LayerView, 'opaque'> {
-  const onDisk = (path: ByteString): Buffer =>
-    Buffer.concat([Buffer.from(`${root}/`), Buffer.from(path, 'latin1')]);
   return {
     async kind(path) {
       try {
-        const stat = await lstat(onDisk(path));
+        const stat = await lstat(Buffer.concat([Buffer.from(`${root}/`), Buffer.from(path, 'latin1')]));
         if (stat.isDirectory()) return 'directory';
         if (stat.isSymbolicLink()) return 'symlink';
         return stat.isCharacterDevice() && stat.rdev === 0 ? 'gone' : 'other';
@@ -57,8 +57,36 @@ function folderView(root: string): Omit<LayerView, 'opaque'> {
         return 'absent';
       }
     },
-    target: async (path) => (await readlink(onDisk(path), { encoding: 'latin1' })) as string,
-    read: (path) => readOne(root, path),
+    async target(path) {
+      await using parent = await openParent(root, path);
+      const link = Buffer.concat([Buffer.from(`${parent.path}/`), Buffer.from(parent.name, 'latin1')]);
+      return (await readlink(link, { encoding: 'latin1' })) as string;
+    },
+    async *read(path) {
+      await using parent = await openParent(root, path);
+      yield* readOne(parent.path, parent.name);
+    },
+  };
+}
+
+interface Parent extends AsyncDisposable {
+  /** The folder itself, wherever links may lead by now; good for other programs too. */
+  readonly path: string;
+  readonly name: ByteString;
+}
+
+/** A path that a link stands in would lead out of the layer, and the reader may be root: so none is followed. */
+async function openParent(root: string, path: ByteString): Promise<Parent> {
+  const slash = path.lastIndexOf('/');
+  const flags = constants.O_RDONLY | constants.O_DIRECTORY;
+  const handle =
+    slash === -1
+      ? await open(root, flags)
+      : await openBeneath(root, Buffer.from(path.slice(0, slash), 'latin1'), flags);
+  return {
+    path: `/proc/${process.pid}/fd/${handle.fd}`,
+    name: path.slice(slash + 1),
+    [Symbol.asyncDispose]: () => handle.close(),
   };
 }
 
@@ -85,59 +113,67 @@ function imageView(image: string): Omit<LayerView, 'opaque'> {
   };
 }
 
+/** What stands at a path: its kind, the layer it comes from, and all layers that have a part of the directory. */
+interface Merged {
+  readonly kind: Kind;
+  readonly view: LayerView;
+  readonly views: readonly LayerView[];
+}
+
+/**
+ * A name in a directory that `views` make up together, topmost first: each has the directory itself, so that a link
+ * or file of one layer never stands for a directory of another. What is no directory hides the layers below it.
+ */
+async function merge(views: readonly LayerView[], path: ByteString): Promise<Merged | undefined> {
+  const directories: LayerView[] = [];
+  for (const view of views) {
+    const kind = await view.kind(path);
+    if (kind === 'absent') continue;
+    if (kind === 'directory') directories.push(view);
+    else if (directories.length === 0) return kind === 'gone' ? undefined : { kind, view, views: [] };
+    if (kind !== 'directory' || (await view.opaque).has(path)) break;
+  }
+  const view = directories[0];
+  return view === undefined ? undefined : { kind: 'directory', view, views: directories };
+}
+
+async function rootViews(lowers: readonly Lower[]): Promise<readonly LayerView[]> {
+  const fromTop = lowers.map(viewOf).toReversed();
+  for (const [index, view] of fromTop.entries())
+    if ((await view.opaque).has('')) return fromTop.slice(0, index + 1);
+  return fromTop;
+}
+
 /** Looks names up in layers as overlayfs would merge them, without leaving them: links are resolved inside. */
 export function lowerFinder(
   lowers: readonly Lower[],
   map: IdMap | undefined,
 ): (path: ByteString) => Promise<LowerFile | undefined> {
-  const fromTop = lowers.map(viewOf).toReversed();
-
-  /** The topmost layer that has the path, unless something above hides it. */
-  async function find(
-    path: ByteString,
-  ): Promise<{ readonly view: LayerView; readonly kind: Kind } | undefined> {
-    for (const view of fromTop) {
-      const kind = await view.kind(path);
-      if (kind === 'gone') return undefined;
-      if (kind !== 'absent') return { view, kind };
-      if (await hides(view, path)) return undefined;
-    }
-    return undefined;
-  }
-
-  /** A parent that is deleted, opaque or no directory in this layer hides the path in those below. */
-  async function hides(view: LayerView, path: ByteString): Promise<boolean> {
-    const closed = await view.opaque;
-    if (closed.has('')) return true;
-    for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1)) {
-      const parent = path.slice(0, slash);
-      const kind = await view.kind(parent);
-      if (kind === 'absent') return false;
-      if (kind !== 'directory' || closed.has(parent)) return true;
-    }
-    return false;
-  }
+  let root: Promise<readonly LayerView[]> | undefined;
 
   return async (path) => {
+    root ??= rootViews(lowers);
+    const top = { name: '', views: await root };
     let rest = path.split('/');
-    let done: string[] = [];
+    let done = [top];
     for (let links = 0; rest.length > 0; ) {
       const [part, ...after] = rest as [string, ...string[]];
       rest = after;
       if (part === '' || part === '.') continue;
       if (part === '..') {
-        done.pop();
+        if (done.length > 1) done.pop();
         continue;
       }
-      const here = [...done, part].join('/');
-      const found = await find(here);
+      const { views } = done.at(-1) ?? top;
+      const here = [...done.slice(1).map(({ name }) => name), part].join('/');
+      const found = await merge(views, here);
       if (found === undefined) return undefined;
       if (rest.length === 0) return await fileFrom(found.view, here, map);
-      if (found.kind === 'directory') done.push(part);
+      if (found.kind === 'directory') done.push({ name: part, views: found.views });
       else if (found.kind !== 'symlink' || ++links > MAX_LINKS) return undefined;
       else {
         const target = await found.view.target(here);
-        if (target.startsWith('/')) done = [];
+        if (target.startsWith('/')) done = [top];
         rest = [...target.split('/'), ...rest];
       }
     }
@@ -169,9 +205,9 @@ async function* bodyOf(view: LayerView, path: ByteString): AsyncGenerator<Buffer
 }
 
 /** Node cannot read extended attributes, GNU tar can. The name goes in by a file list, as it is bytes. */
-async function* readOne(root: string, path: ByteString): ReturnType<typeof readTar> {
+async function* readOne(folder: string, name: ByteString): ReturnType<typeof readTar> {
   if (!(await hasGnuTar())) {
-    yield* readFileByNode(root, path);
+    yield* readFileByNode(folder, name);
     return;
   }
   const args = ['--create', '--file=-', '--format=posix', '--numeric-owner', '--no-recursion', '--xattrs'];
@@ -183,13 +219,13 @@ async function* readOne(root: string, path: ByteString): ReturnType<typeof readT
     '--no-unquote',
     '--verbatim-files-from',
   ];
-  const child = spawn('tar', [...args, ...more, '--directory', root, '--files-from=-'], {
+  const child = spawn('tar', [...args, ...more, '--directory', folder, '--files-from=-'], {
     stdio: ['pipe', 'pipe', 'ignore'],
     env: tarEnvironment(),
   });
   child.on('error', () => child.stdout.destroy());
   child.stdin.on('error', () => {});
-  child.stdin.end(Buffer.concat([Buffer.from('./'), Buffer.from(path, 'latin1'), Buffer.from([0])]));
+  child.stdin.end(Buffer.concat([Buffer.from('./'), Buffer.from(name, 'latin1'), Buffer.from([0])]));
   try {
     yield* readTar(child.stdout);
   } finally {
