@@ -13,6 +13,7 @@ import {
 } from '../oci/index.ts';
 import {
   digestOf,
+  digestParts,
   formatReference,
   normalizePlatform,
   parseReference,
@@ -137,7 +138,7 @@ async function readConfig(
     chunks.push(chunk);
   }
   const bytes = Buffer.concat(chunks);
-  const found: Digest = digestOf(bytes);
+  const found: Digest = digestOf(bytes, digestParts(config.digest).algorithm);
   if (size === config.size && found === config.digest) return bytes;
   throw imagesError(
     'LOCK_MISMATCH',

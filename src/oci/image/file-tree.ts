@@ -6,13 +6,18 @@ import {
   type CheckedEntry,
   DEFAULT_LIMITS,
   decompress,
+  emptyVolume,
+  grow,
   LayerChecker,
   type LayerLimits,
   showPath,
   type TarEntry,
   TarReader,
 } from '../layer/index.ts';
+import { digestParts } from '../names/index.ts';
 import type { Digest } from '../types.ts';
+
+const SHA256 = { algorithm: 'sha256' } as const;
 
 /** One file of an image as its container would see it. */
 export interface FileNode {
@@ -146,10 +151,12 @@ export async function* checkedEntries(
   lower: (path: ByteString) => { readonly path: ByteString; readonly node: FileNode } | undefined,
 ): AsyncGenerator<ReadEntry> {
   const limits = options.limits ?? DEFAULT_LIMITS;
-  const hash = createHash('sha256');
+  const { algorithm } = input.diffId === undefined ? SHA256 : digestParts(input.diffId);
+  const hash = createHash(algorithm);
   const { signal } = options;
+  const volume = emptyVolume();
   async function* tapped(): AsyncGenerator<Buffer> {
-    for await (const chunk of decompress(input.open(), limits)) {
+    for await (const chunk of decompress(input.open(), limits, volume)) {
       if (signal.aborted) throw kernelError('CANCELLED', 'cancelled while a layer was read');
       hash.update(chunk);
       yield chunk;
@@ -182,6 +189,7 @@ export async function* checkedEntries(
   try {
     for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
       const all = await checker.take(entry);
+      if (reader.isSparse) grow(volume, entry.size - reader.stored.length, limits);
       for (const [at, checked] of all.entries()) yield give(checked, at < all.length - 1);
     }
     for (const checked of checker.finish()) yield give(checked, looksImplied(checked.entry));
@@ -189,7 +197,7 @@ export async function* checkedEntries(
   } finally {
     await reader.close();
   }
-  const diffId = `sha256:${hash.digest('hex')}`;
+  const diffId = `${algorithm}:${hash.digest('hex')}`;
   if (input.diffId === undefined || diffId === input.diffId) return;
   throw ociError('OCI_LAYER_DIFFID', `a layer unpacks to ${diffId}, and the image declares ${input.diffId}`, {
     hint: 'the image was built wrongly or is hostile; ask its author',

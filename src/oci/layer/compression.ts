@@ -44,6 +44,23 @@ async function* withHead(
   }
 }
 
+/** Bytes of a layer so far. */
+export interface Volume {
+  packed: number;
+  /** Of the archive. */
+  unpacked: number;
+  /** What files take beyond what the archive has of them: holes of sparse files, copies of files of lower layers. */
+  grown: number;
+}
+
+export const emptyVolume = (): Volume => ({ packed: 0, unpacked: 0, grown: 0 });
+
+/** Asked before the bytes are written. @throws OCI_LAYER_LIMIT */
+export function grow(volume: Volume, bytes: number, limits: LayerLimits): void {
+  volume.grown += bytes;
+  checkSize(volume, limits);
+}
+
 /**
  * The uncompressed bytes of a layer blob: gzip of any number of members, zstd of any number of frames, or plain.
  * Cut streams, wrong checksums and rubbish after the end are refused.
@@ -53,6 +70,7 @@ async function* withHead(
 export async function* decompress(
   source: AsyncIterable<Uint8Array>,
   limits: LayerLimits = DEFAULT_LIMITS,
+  volume: Volume = emptyVolume(),
 ): AsyncGenerator<Buffer> {
   const iterator = source[Symbol.asyncIterator]();
   const head: Uint8Array[] = [];
@@ -70,39 +88,38 @@ export async function* decompress(
     await iterator.return?.();
     throw invalid(`it is compressed with ${foreign}; layers are plain, gzip or zstd`);
   }
-  const counted = { in: 0, out: 0 };
   const bytes = withHead(kind === 'gzip' ? [withoutReservedFlags(start)] : head, iterator);
   if (kind === 'none') {
     for await (const chunk of bytes) {
       const buffer = Buffer.isBuffer(chunk)
         ? chunk
         : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-      counted.in += buffer.length;
-      counted.out += buffer.length;
-      checkSize(counted, limits);
+      volume.packed += buffer.length;
+      volume.unpacked += buffer.length;
+      checkSize(volume, limits);
       yield buffer;
     }
     return;
   }
-  yield* inflate(bytes, kind, { counted, limits });
+  yield* inflate(bytes, kind, { volume, limits });
 }
 
 interface Counting {
-  readonly counted: { in: number; out: number };
+  readonly volume: Volume;
   readonly limits: LayerLimits;
 }
 
 async function* inflate(
   bytes: AsyncIterable<Uint8Array>,
   kind: 'gzip' | 'zstd',
-  { counted, limits }: Counting,
+  { volume, limits }: Counting,
 ): AsyncGenerator<Buffer> {
   const decoder =
     kind === 'gzip' ? createGunzip({ chunkSize: CHUNK }) : createZstdDecompress({ chunkSize: CHUNK });
   let failure: unknown;
   async function* counting(): AsyncGenerator<Uint8Array> {
     for await (const chunk of bytes) {
-      counted.in += chunk.length;
+      volume.packed += chunk.length;
       yield chunk;
     }
   }
@@ -112,8 +129,8 @@ async function* inflate(
   });
   try {
     for await (const chunk of output as AsyncIterable<Buffer>) {
-      counted.out += chunk.length;
-      checkSize(counted, limits);
+      volume.unpacked += chunk.length;
+      checkSize(volume, limits);
       yield chunk;
     }
   } catch (error) {
@@ -122,7 +139,8 @@ async function* inflate(
     output.destroy();
   }
   // Node stops quietly at the first bytes after a gzip member that are no further member.
-  if (kind === 'gzip' && decoder.bytesWritten < counted.in) throw invalid('rubbish follows the gzip stream');
+  if (kind === 'gzip' && decoder.bytesWritten < volume.packed)
+    throw invalid('rubbish follows the gzip stream');
 }
 
 function decodeError(error: unknown, kind: string): unknown {
@@ -133,9 +151,10 @@ function decodeError(error: unknown, kind: string): unknown {
   return error;
 }
 
-function checkSize(counted: { readonly in: number; readonly out: number }, limits: LayerLimits): void {
-  if (counted.out > limits.maxBytes) throw overLimit(`more than ${limits.maxBytes} bytes when unpacked`);
-  if (counted.out > limits.ratioFreeBytes && counted.out > counted.in * limits.maxRatio) {
+function checkSize({ packed, unpacked, grown }: Volume, limits: LayerLimits): void {
+  const bytes = unpacked + grown;
+  if (bytes > limits.maxBytes) throw overLimit(`more than ${limits.maxBytes} bytes when unpacked`);
+  if (bytes > limits.ratioFreeBytes && bytes > packed * limits.maxRatio) {
     throw overLimit(`more than ${limits.maxRatio} times its packed size`);
   }
 }

@@ -1,6 +1,6 @@
 export { unshiftXattrs } from './attributes.ts';
 export { type CheckedEntry, LayerChecker, type LowerFile, NeedsParents } from './check.ts';
-export { type Compression, decompress, sniffCompression } from './compression.ts';
+export { type Compression, decompress, emptyVolume, grow, sniffCompression } from './compression.ts';
 export { type ByteString, type EntryType, showPath, type TarEntry, type Time, toBytes } from './entry.ts';
 export { ErofsReader, type FoundInode } from './erofs/reader.ts';
 export { type ErofsSink, erofsDigest, openErofsSink } from './erofs/sink.ts';

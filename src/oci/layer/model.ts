@@ -1,6 +1,7 @@
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { ociError } from '../errors.ts';
+import { type DigestAlgorithm, digestParts } from '../names/index.ts';
 import type { Digest } from '../types.ts';
 import { LayerChecker } from './check.ts';
 import { decompress } from './compression.ts';
@@ -52,17 +53,18 @@ export async function unpackWithModel(
   options: UnpackOptions,
 ): Promise<Unpacked & { readonly model: LayerModel }> {
   const unpacked = await unpackLayer(blob(), new PlainSink(folder), options);
-  const { model, diffId } = await readModel(blob(), options);
+  const { model, diffId } = await readModel(blob(), { ...options, diffId: unpacked.diffId });
   if (diffId !== unpacked.diffId) throw changed();
   return { ...unpacked, model };
 }
 
 async function readModel(
   blob: AsyncIterable<Uint8Array>,
-  options: UnpackOptions,
+  { diffId, ...options }: UnpackOptions & { readonly diffId: Digest },
 ): Promise<{ readonly model: LayerModel; readonly diffId: Digest }> {
   const limits = options.limits ?? DEFAULT_LIMITS;
-  const held = new Held(decompress(blob, limits));
+  const { algorithm } = digestParts(diffId);
+  const held = new Held(decompress(blob, limits), algorithm);
   const reader = new TarReader(held, limits);
   const checker = new LayerChecker({ map: options.map, lower: options.lower, limits });
   const parts: ModelPart[] = [];
@@ -102,13 +104,16 @@ async function skipped(reader: TarReader, length: number, limits: LayerLimits): 
 /** Passes an archive on, and keeps what nobody has asked for yet. */
 class Held implements AsyncIterable<Buffer> {
   readonly #source: AsyncIterable<Buffer>;
-  readonly #hash = createHash('sha256');
+  readonly #algorithm: DigestAlgorithm;
+  readonly #hash: Hash;
   #chunks: Buffer[] = [];
   #from = 0;
   given = 0;
 
-  constructor(source: AsyncIterable<Buffer>) {
+  constructor(source: AsyncIterable<Buffer>, algorithm: DigestAlgorithm) {
     this.#source = source;
+    this.#algorithm = algorithm;
+    this.#hash = createHash(algorithm);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer> {
@@ -122,7 +127,7 @@ class Held implements AsyncIterable<Buffer> {
   }
 
   digest(): Digest {
-    return `sha256:${this.#hash.digest('hex')}` as Digest;
+    return `${this.#algorithm}:${this.#hash.digest('hex')}` as Digest;
   }
 
   /** The bytes up to this offset, which are not kept any longer. */

@@ -1,9 +1,10 @@
 import { createHash, type Hash } from 'node:crypto';
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
+import { digestParts } from '../names/index.ts';
 import type { Digest } from '../types.ts';
 import { type CheckedEntry, type CheckOptions, LayerChecker } from './check.ts';
-import { decompress } from './compression.ts';
+import { decompress, emptyVolume, grow } from './compression.ts';
 import { showPath, type TarEntry } from './entry.ts';
 import { DEFAULT_LIMITS, type LayerLimits, unsafe } from './limits.ts';
 import { TarReader } from './reader.ts';
@@ -17,6 +18,8 @@ export interface UnpackOptions extends Omit<CheckOptions, 'limits'> {
   /** As the manifest has it; one that is not a layer's is refused, and beyond that the bytes decide. */
   readonly mediaType?: string;
 }
+
+const SHA256 = { algorithm: 'sha256' } as const;
 
 /** image-spec, media-types.md, and Docker's names for the same. */
 const LAYER_TYPE =
@@ -64,16 +67,19 @@ export async function unpackLayer(
       },
     );
   }
-  const hash = createHash('sha256');
-  const reader = new TarReader(hashed(decompress(blob, limits), hash, options.signal), limits);
+  const { algorithm } = options.diffId === undefined ? SHA256 : digestParts(options.diffId);
+  const hash = createHash(algorithm);
+  const volume = emptyVolume();
+  const reader = new TarReader(hashed(decompress(blob, limits, volume), hash, options.signal), limits);
+  const mayGrow = (bytes: number): void => grow(volume, bytes, limits);
   const checker = new LayerChecker({ map: options.map, lower: options.lower, limits });
   try {
     for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
-      await putAll(await checker.take(entry), sink, reader);
+      await putAll(await checker.take(entry), sink, { reader, mayGrow });
     }
-    await putAll(checker.finish(), sink, reader);
+    await putAll(checker.finish(), sink, { reader, mayGrow });
     await reader.drain();
-    const diffId = `sha256:${hash.digest('hex')}` as Digest;
+    const diffId = `${algorithm}:${hash.digest('hex')}` as Digest;
     if (options.diffId !== undefined && options.diffId !== diffId) {
       throw ociError(
         'OCI_LAYER_DIFFID',
@@ -92,12 +98,26 @@ export async function unpackLayer(
   }
 }
 
-async function putAll(entries: readonly CheckedEntry[], sink: LayerSink, reader: TarReader): Promise<void> {
+interface Source {
+  readonly reader: TarReader;
+  /** Told of bytes that are to be written and are not in the archive. @throws OCI_LAYER_LIMIT */
+  readonly mayGrow: (bytes: number) => void;
+}
+
+async function putAll(
+  entries: readonly CheckedEntry[],
+  sink: LayerSink,
+  { reader, mayGrow }: Source,
+): Promise<void> {
   for (const { entry, body, restamp } of entries) {
     if (restamp === true) await stamp(entry, sink);
-    else if (body !== undefined) await sink.put(entry, pull(body()));
-    else if (reader.isSparse && entry.type === 'file') await sink.put(entry, pull(reader.body()));
-    else await sink.put(entry, () => reader.some());
+    else if (body !== undefined) {
+      mayGrow(entry.size);
+      await sink.put(entry, pull(body()));
+    } else if (reader.isSparse && entry.type === 'file') {
+      mayGrow(entry.size - reader.stored.length);
+      await sink.put(entry, pull(reader.body()));
+    } else await sink.put(entry, () => reader.some());
   }
 }
 

@@ -138,6 +138,22 @@ export function hostileLayers(canary: string): readonly Hostile[] {
     },
     {
       rule: 'L14',
+      name: 'a hard link into a folder that is a link in a layer below',
+      layers: [tarOf([sym('l', canary)]), tarOf([dir('l')]), tarOf([hard('h', 'l/secret')])],
+      outcome: UNSAFE,
+    },
+    {
+      rule: 'L14',
+      name: 'the same, the link leading to a folder of the layer',
+      layers: [
+        tarOf([{ path: 'd/secret' }, sym('l', 'd')]),
+        tarOf([dir('l')]),
+        tarOf([hard('h', 'l/secret')]),
+      ],
+      outcome: UNSAFE,
+    },
+    {
+      rule: 'L14',
       name: 'a hard link to a file that a layer between deletes',
       layers: [tarOf([{ path: 'f' }]), tarOf([{ path: '.wh.f' }]), tarOf([hard('h', 'f')])],
       outcome: UNSAFE,
@@ -163,7 +179,7 @@ function sized(octal: string): string {
 }
 
 /** Records as they are given: `key=value`. */
-function pax(records: readonly string[], type = 'x'): Buffer {
+export function pax(records: readonly string[], type = 'x'): Buffer {
   const lines = records.map((record) => {
     const rest = record.length + 2;
     const length = rest + String(rest).length;
@@ -233,6 +249,19 @@ function tooMuch(): readonly Hostile[] {
       name: 'a sparse file of too many pieces',
       layers: [
         Buffer.concat([pax([`GNU.sparse.map=${map}`, 'GNU.sparse.size=200000']), tarOf([{ path: 'f' }])]),
+      ],
+      outcome: LIMIT,
+    },
+    {
+      rule: 'L24',
+      name: 'a sparse file of 100 GiB that holds nothing',
+      layers: [
+        gzipSync(
+          Buffer.concat([
+            pax(['GNU.sparse.map=0,0', `GNU.sparse.size=${100 * 2 ** 30}`]),
+            tarOf([{ path: 'f' }]),
+          ]),
+        ),
       ],
       outcome: LIMIT,
     },

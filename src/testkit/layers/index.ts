@@ -1,5 +1,5 @@
 export { scanTree } from './disk.ts';
-export { type Hostile, hostileLayers } from './hostile.ts';
+export { type Hostile, hostileLayers, pax as paxHeader } from './hostile.ts';
 export { linesOf, MergedTree, ModelSink, treeDigest } from './model.ts';
 export {
   bytesOf,

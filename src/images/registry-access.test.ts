@@ -1,0 +1,50 @@
+import { expect, it } from 'vitest';
+import type { RegistryClient, Store } from '../oci/index.ts';
+import { type DigestAlgorithm, digestOf } from '../oci/names/index.ts';
+import { inPieces, recordingTransfer } from '../testkit/images/index.ts';
+import { createImageAccess } from './registry-access.ts';
+
+const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
+const CONFIG = 'application/vnd.oci.image.config.v1+json';
+
+/** A registry with one image, all of whose digests are of one algorithm. */
+function registryOf(algorithm: DigestAlgorithm, sent?: Uint8Array): RegistryClient {
+  const layer = {
+    mediaType: 'application/vnd.oci.image.layer.v1.tar',
+    digest: digestOf('x', algorithm),
+    size: 1,
+  };
+  const rootfs = { type: 'layers', diff_ids: [layer.digest] };
+  const config = Buffer.from(JSON.stringify({ os: 'linux', architecture: 'amd64', config: {}, rootfs }));
+  const named = { mediaType: CONFIG, digest: digestOf(config, algorithm), size: config.length };
+  const bytes = Buffer.from(
+    JSON.stringify({ schemaVersion: 2, mediaType: MANIFEST, config: named, layers: [layer] }),
+  );
+  const descriptor = { mediaType: MANIFEST, digest: digestOf(bytes, algorithm), size: bytes.length };
+  return {
+    getManifest: async () => ({ descriptor, bytes }),
+    getBlob: async () => inPieces(sent ?? config),
+  } as unknown as RegistryClient;
+}
+
+const describeImage = async (client: RegistryClient): Promise<unknown> =>
+  await createImageAccess(async () => client, {} as Store, recordingTransfer()).describe('localhost/a:1');
+
+it.each<DigestAlgorithm>(['sha256', 'sha512'])(
+  'an image whose config has a digest of %s is described',
+  async (algorithm) => {
+    expect(await describeImage(registryOf(algorithm))).toMatchObject({
+      platforms: [
+        { configDigest: expect.stringMatching(`^${algorithm}:`), platform: { architecture: 'amd64' } },
+      ],
+    });
+  },
+);
+
+it.each<DigestAlgorithm>(['sha256', 'sha512'])(
+  'and another config than that of %s is refused',
+  async (algorithm) => {
+    const client = registryOf(algorithm, Buffer.from('{}'));
+    await expect(describeImage(client)).rejects.toMatchObject({ code: 'LOCK_MISMATCH' });
+  },
+);
