@@ -14,7 +14,12 @@ export async function spoolBlob(
   bytes: AsyncIterable<Uint8Array>,
   transfer: TransferOptions,
 ): Promise<{ readonly digest: Digest; readonly size: number }> {
-  const path = join(store.directory, 'ingest', `spool-${process.pid}-${randomBytes(6).toString('hex')}`);
+  const name = `spool-${randomBytes(12).toString('hex')}`;
+  const path = join(store.directory, 'ingest', name);
+  const lockPath = join(store.directory, 'locks', name);
+  const { tryLock } = await import('../store/lock.ts');
+  // Before the file is there: where somebody finds the file and the lock is free, this process has died.
+  using _lock = tryLock(lockPath);
   try {
     const blob = await writeSpool(path, bytes, transfer.signal);
     failpoint('spool.written');
@@ -27,6 +32,7 @@ export async function spoolBlob(
     return blob;
   } finally {
     await rm(path, { force: true });
+    await rm(lockPath, { force: true });
   }
 }
 

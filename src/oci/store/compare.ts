@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { isSkycapError } from '../../kernel/index.ts';
 import {
   type ByteString,
+  ErofsReader,
   type LayerSink,
   NeedsParents,
   packFolder,
@@ -30,7 +31,8 @@ export interface CompareInput {
   /** The layer's blob, whole and right. */
   readonly blob: string;
   readonly diffId: Digest;
-  readonly folder: string;
+  /** The layer as it was unpacked. */
+  readonly lower: Lower;
   readonly map: IdMap | undefined;
   /** The unpacked layers below, lowest first, where the layer links into them. */
   readonly parents: readonly Lower[] | undefined;
@@ -45,7 +47,7 @@ export interface CompareInput {
  */
 export async function layerDifference(input: CompareInput): Promise<string | undefined> {
   const wanted = await wantedTree(input);
-  return wanted === undefined ? undefined : firstDifference(wanted, await foundTree(input.folder));
+  return wanted === undefined ? undefined : firstDifference(wanted, await foundTree(input.lower));
 }
 
 async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
@@ -83,15 +85,38 @@ async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
   }
 }
 
-async function foundTree(folder: string): Promise<Tree> {
+async function foundTree({ kind, path }: Lower): Promise<Tree> {
   const tree = new Map<ByteString, Facts>();
-  for await (const { entry, body } of readTar(packFolder(folder))) {
+  for await (const { entry, body } of kind === 'erofs' ? readImage(path) : readTar(packFolder(path))) {
     const hash = createHash('sha256');
     for await (const part of body) hash.update(part);
     tree.set(cleaned(entry.path), factsOf(entry, hash.digest('hex')));
   }
   return tree;
 }
+
+/** A layer that is one file, as an archive would have it: without its root, further names of a file as links. */
+async function* readImage(path: string): ReturnType<typeof readTar> {
+  await using reader = await ErofsReader.open(path);
+  const names = new Map<number, ByteString>();
+  const waiting = [{ folder: '', inode: await reader.root }];
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    for (const dirent of await reader.names(next.inode)) {
+      const inode = await reader.child(dirent);
+      const name = `${next.folder}${dirent.name}`;
+      const entry = await reader.entry(inode, name);
+      const first = inode.kind === 'directory' ? undefined : names.get(inode.nid);
+      if (first === undefined) names.set(inode.nid, name);
+      if (inode.kind === 'directory') waiting.push({ folder: `${name}/`, inode });
+      if (first !== undefined) yield { entry: { ...entry, type: 'link', linkPath: first }, body: NOTHING };
+      else yield { entry, body: inode.kind === 'file' ? reader.body(inode) : NOTHING };
+    }
+  }
+}
+
+const NOTHING: AsyncIterable<Buffer> = {
+  async *[Symbol.asyncIterator]() {},
+};
 
 function cleaned(path: ByteString): ByteString {
   return path.replace(/^(\.\/)+/, '').replace(/\/+$/, '');

@@ -1,10 +1,10 @@
-import { mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { inPieces, makeImage, recordingTransfer, tarOf } from '../../testkit/images/index.ts';
+import { inPieces, makeImage, recordingTransfer, type TarFile, tarOf } from '../../testkit/images/index.ts';
 import { buildImage } from '../image/index.ts';
-import { ErofsReader } from '../layer/index.ts';
+import { ErofsReader, erofsDigest } from '../layer/index.ts';
 import type { Lower } from '../port.ts';
 import type { PinnedImage } from '../types.ts';
 import { type LayoutStore, openStore } from './index.ts';
@@ -129,4 +129,46 @@ it('fsck reads every byte, and mends by dropping the layer', async () => {
   expect(await store.fsck({ repair: true, ...transfer })).toMatchObject([{ ...wrong, repaired: true }]);
   expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
   expect(await fileIn((await lowersOf(image))[0], 'f')).toBe('0 1 content');
+});
+
+/** A record that agrees with its file, whatever that is. */
+async function adopt(path: string): Promise<void> {
+  await store[Symbol.asyncDispose]();
+  store = await openStore({ directory: join(directory, 'store') });
+  const record = join(dirname(path), 'layer.json');
+  const { image, ...rest } = JSON.parse(await readFile(record, 'utf8')) as { image: object };
+  const { size, ino, ctimeNs } = await stat(path, { bigint: true });
+  const now = { size: Number(size), inode: String(ino), ctime: String(ctimeNs) };
+  const digest = await erofsDigest(path);
+  await writeFile(record, JSON.stringify({ ...rest, image: { ...image, ...now, digest } }));
+}
+
+const sound: readonly TarFile[] = [
+  { path: 'd/f', content: 'hello' },
+  { path: 'd/g', type: 'link', linkPath: 'd/f' },
+  { path: 'l', type: 'symlink', linkPath: 'd/f' },
+  { path: 'd/.wh.gone' },
+];
+
+it.each<[string, TarFile[], RegExp]>([
+  ['another content', [{ path: 'd/f', content: 'hellO' }], /"d\/f" has changed/],
+  ['another mode', [{ path: 'd/f', content: 'hello', mode: 0o600 }], /"d\/f" has changed/],
+  ['another owner', [{ path: 'd/f', content: 'hello', uid: 1 }], /"d\/f" has changed/],
+  ['a file less', [{ path: 'd', type: 'directory' }], /"d\/f" is gone/],
+  ['a file more', [...sound, { path: 'd/new' }], /"d\/new" was added/],
+  ['a hard link less', [...sound.slice(0, 1), ...sound.slice(2), { path: 'd/g', content: 'hello' }], /links/],
+])('fsck compares a file with the blob, whatever its record says: %s', async (_what, files, message) => {
+  const build = async (tar: Buffer, reference: string): Promise<string> => {
+    const options = { layers: [{ tar: inPieces(tar) }], config: {}, platform, reference };
+    return (await lowersOf(await buildImage(store, options, transfer)))[0]?.path ?? '';
+  };
+  const path = await build(tarOf(sound), 'localhost/a:1');
+  const other = await build(tarOf(files), 'localhost/b:1');
+  expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+  await copyFile(other, path);
+  await adopt(path);
+  expect(await store.fsck({ repair: true, ...transfer })).toMatchObject([
+    { kind: 'layer', message: expect.stringMatching(message), repaired: true },
+  ]);
+  expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
 });

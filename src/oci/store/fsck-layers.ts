@@ -2,7 +2,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
 import { erofsDigest, hasGnuTar } from '../layer/index.ts';
-import type { FsckFinding, IdMap, Lower, TransferOptions } from '../port.ts';
+import type { FsckFinding, Lower, LowerForm, TransferOptions } from '../port.ts';
 import type { Digest } from '../types.ts';
 import { layerDifference } from './compare.ts';
 import type { Reached, ReachedLayer } from './graph.ts';
@@ -11,8 +11,8 @@ import {
   chainId,
   contentOf,
   isImage,
+  type LayerName,
   type LayerRecord,
-  layerDirectory,
   lowerOf,
   readRecord,
   readRecordAt,
@@ -98,18 +98,27 @@ function sourcesOf(images: readonly (readonly ReachedLayer[])[]): Sources {
   return sources;
 }
 
-async function layerProblem(
-  layout: Layout,
-  look: { path: string; record: LayerRecord | undefined; sources: Sources; signal: AbortSignal },
-): Promise<string | undefined> {
+interface Look {
+  readonly path: string;
+  readonly record: LayerRecord | undefined;
+  readonly sources: Sources;
+  readonly signal: AbortSignal;
+}
+
+async function layerProblem(layout: Layout, look: Look): Promise<string | undefined> {
   const { path, record } = look;
   if (record === undefined) return 'an unpacked layer without its record';
-  if (record.image !== undefined) return await imageProblem(contentOf(path, 'erofs'), record.image);
-  const folder = contentOf(path, 'folder');
-  const info = await stat(folder).catch(() => undefined);
   if (record.needsParents === true) return undefined;
-  if (info?.isDirectory() !== true) return 'an unpacked layer without its files';
-  return await folderProblem(layout, folder, { ...look, record });
+  const form: LowerForm = record.image === undefined ? 'folder' : 'erofs';
+  const content = contentOf(path, form);
+  const problem =
+    record.image === undefined ? await absence(content) : await imageProblem(content, record.image);
+  return problem ?? (await sourceProblem(layout, { kind: form, path: content }, { ...look, record }));
+}
+
+async function absence(folder: string): Promise<string | undefined> {
+  const info = await stat(folder).catch(() => undefined);
+  return info?.isDirectory() === true ? undefined : 'an unpacked layer without its files';
 }
 
 async function imageProblem(
@@ -122,14 +131,17 @@ async function imageProblem(
     : 'the file of an unpacked layer has other bytes';
 }
 
-/** A layer that no name leads to, whose blob is damaged, or on a host without GNU tar, is compared with nothing. */
-async function folderProblem(
+/**
+ * A layer that no name leads to, whose blob or parents are damaged, or a folder on a host without GNU tar, is compared
+ * with nothing.
+ */
+async function sourceProblem(
   layout: Layout,
-  folder: string,
-  { record, sources, signal }: { record: LayerRecord; sources: Sources; signal: AbortSignal },
+  lower: Lower,
+  { record, sources, signal }: Look & { readonly record: LayerRecord },
 ): Promise<string | undefined> {
   const source = sources.get(record.id);
-  if (source === undefined || !(await hasGnuTar())) return undefined;
+  if (source === undefined || (lower.kind === 'folder' && !(await hasGnuTar()))) return undefined;
   const blob = layout.blob(source.layer.digest);
   try {
     for await (const _chunk of readBlobFile(blob, source.layer.digest));
@@ -139,26 +151,31 @@ async function folderProblem(
     throw error;
   }
   const map = record.map ?? undefined;
-  const parents = record.id === record.diffId ? undefined : await lowersOf(layout, source.below, map);
+  const alone = record.id === record.diffId;
+  const parents = alone ? undefined : await lowersOf(layout, source.below, { map, form: lower.kind });
   const { diffId } = record;
-  const difference = await layerDifference({ blob, diffId, folder, map, parents, signal });
+  const difference = await layerDifference({ blob, diffId, lower, map, parents, signal });
   return difference === undefined ? undefined : `an unpacked layer is not what its blob holds: ${difference}`;
 }
 
+/** undefined where one of them is not there. */
 async function lowersOf(
   layout: Layout,
   layers: readonly ReachedLayer[],
-  map: IdMap | undefined,
-): Promise<readonly Lower[]> {
+  shape: Omit<LayerName, 'id'>,
+): Promise<readonly Lower[] | undefined> {
   const lowers: Lower[] = [];
   let chain: Digest | undefined;
   for (const { diffId } of layers) {
     chain = chainId(chain, diffId);
-    const alone = { id: diffId, map, form: 'folder' } as const;
-    const record = await readRecord(layout, alone);
-    const name = record === undefined || record.needsParents === true ? { ...alone, id: chain } : alone;
-    if ((await stat(layerDirectory(layout, name)).catch(() => undefined)) !== undefined)
-      lowers.push(lowerOf(layout, name));
+    const alone = { ...shape, id: diffId };
+    const name = isWhole(await readRecord(layout, alone)) ? alone : { ...shape, id: chain };
+    if (!isWhole(await readRecord(layout, name))) return undefined;
+    lowers.push(lowerOf(layout, name));
   }
   return lowers;
+}
+
+function isWhole(record: LayerRecord | undefined): boolean {
+  return record !== undefined && record.needsParents !== true;
 }

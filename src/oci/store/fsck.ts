@@ -7,9 +7,10 @@ import { isDigest } from '../names/index.ts';
 import type { FsckFinding } from '../port.ts';
 import type { Digest } from '../types.ts';
 import { checkLayers, type FsckInput, type FsckOptions } from './fsck-layers.ts';
-import { readBlobFile } from './ingest.ts';
+import { readBlobFile, sizeOf } from './ingest.ts';
 import { EMPTY_INDEX, type Layout, makeFolders } from './layout.ts';
 import { acquireLock, tryLock } from './lock.ts';
+import { MAX_SMALL } from './problems.ts';
 import { blobFiles, emptyTrash, moveAside, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
 import { filterTags, parseTag, readIndexFile, type TaggedDescriptor } from './tags.ts';
@@ -142,7 +143,7 @@ async function checkNames(layout: Layout, input: FsckInput): Promise<readonly Fs
   );
   const bad = new Map<string, FsckFinding>();
   for (const item of list) {
-    const problem = await nameProblem(item, input);
+    const problem = await nameProblem(layout, item, input);
     if (problem === undefined) continue;
     const subject = parseTag(item)?.reference ?? parseTag(item)?.descriptor.digest ?? 'index.json';
     bad.set(JSON.stringify(item), { kind: 'index', subject, message: problem, repaired: input.repair });
@@ -152,12 +153,18 @@ async function checkNames(layout: Layout, input: FsckInput): Promise<readonly Fs
   return [...bad.values()];
 }
 
-async function nameProblem(item: unknown, { has, read }: FsckInput): Promise<string | undefined> {
+async function nameProblem(
+  layout: Layout,
+  item: unknown,
+  { has, read }: FsckInput,
+): Promise<string | undefined> {
   const tag = parseTag(item);
   if (tag === undefined) return 'an entry that is no descriptor';
   const { digest, mediaType } = tag.descriptor;
   if (!(await has(digest))) return 'the name leads to a manifest that is not there';
   if (tag.sparse) return undefined;
+  if (((await sizeOf(layout.blob(digest))) ?? 0) > MAX_SMALL)
+    return 'the name leads to something that is too large for a manifest';
   const bytes = await read(digest);
   try {
     const parsed = bytes === undefined ? undefined : parseManifestOrIndex(bytes, mediaType);

@@ -17,6 +17,8 @@ export interface Reached {
   readonly diffIds: Set<Digest>;
   /** What manifests need and is not there, and who needs it. Children of an index may be missing: one platform was pulled. */
   readonly missing: Map<Digest, Digest>;
+  /** Of all manifests; they say which unpacked layers are theirs. */
+  readonly configs: Set<Digest>;
   /** The layers of each manifest, lowest first. */
   readonly images: (readonly ReachedLayer[])[];
 }
@@ -32,7 +34,13 @@ export async function reach(
   read: ReadSmall,
   has: (digest: Digest) => Promise<boolean>,
 ): Promise<Reached> {
-  const reached: Reached = { blobs: new Set(), diffIds: new Set(), missing: new Map(), images: [] };
+  const reached: Reached = {
+    blobs: new Set(),
+    diffIds: new Set(),
+    missing: new Map(),
+    configs: new Set(),
+    images: [],
+  };
   const entered = new Set<Digest>();
   const waiting: Digest[] = [...roots];
   for (let digest = waiting.pop(); digest !== undefined; digest = waiting.pop()) {
@@ -46,6 +54,7 @@ export async function reach(
         if (child.mediaType.endsWith('json')) waiting.push(child.digest);
       }
     } else if (parsed !== undefined) {
+      reached.configs.add(parsed.config.digest);
       for (const child of [parsed.config, ...parsed.layers]) {
         reached.blobs.add(child.digest);
         if (!(await has(child.digest))) reached.missing.set(child.digest, digest);

@@ -7,6 +7,7 @@ import { inPieces, makeImage, recordingTransfer } from '../../testkit/images/ind
 import { digestOf } from '../names/index.ts';
 import type { Descriptor, Digest, PinnedImage } from '../types.ts';
 import { type LayoutStore, openStore } from './index.ts';
+import { tryLock } from './lock.ts';
 import { codeOf } from './store.contract.ts';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
@@ -103,6 +104,47 @@ describe('prune', () => {
     expect(await readdir(path('blobs', 'sha256'))).toHaveLength(3);
   });
 
+  it('K4 takes nothing where a manifest or config that is named is gone, until the store is mended', async () => {
+    const { configDigest, manifestDigest } = await image();
+    let left = 3;
+    for (const gone of [configDigest, manifestDigest]) {
+      await rm(blobPath(gone));
+      await expect(store.prune(now)).rejects.toThrow(`a name leads to ${gone}, which is not in the store`);
+      expect(await codeOf(store.prune(now))).toBe('OCI_BLOB_MISSING');
+      expect(await readdir(path('blobs', 'sha256'))).toHaveLength(--left);
+    }
+    await store.fsck({ repair: true, ...transfer });
+    await store.prune(now);
+    expect(await readdir(path('blobs', 'sha256'))).toEqual([]);
+  });
+
+  it('K4 takes nothing where a named manifest is too large to be read', async () => {
+    const { layers } = await image();
+    const large = await put({ large: ' '.repeat(9 * 2 ** 20) }, MANIFEST);
+    const index = JSON.parse(await readFile(path('index.json'), 'utf8')) as { manifests: object[] };
+    await writeFile(path('index.json'), JSON.stringify({ ...index, manifests: [large] }));
+    await store[Symbol.asyncDispose]();
+    store = await openStore({ directory: path() });
+    expect(await codeOf(store.prune(now))).toBe('OCI_BLOB_CORRUPT');
+    expect(await store.hasBlob(layers[0]?.digest as Digest)).toBe(true);
+    expect(await store.fsck({ repair: true, ...transfer })).toMatchObject([
+      { kind: 'index', message: 'the name leads to something that is too large for a manifest' },
+    ]);
+    expect(await store.prune(now)).toMatchObject({ blobs: 4 });
+  });
+
+  it('K4 asks nothing of a name that was left incomplete on purpose, nor of images of other platforms', async () => {
+    const config = await put({ a: 1 }, CONFIG);
+    const manifest = await put(manifestOf(config), MANIFEST);
+    const absent = { ...manifest, digest: digestOf('never pulled') };
+    await store.tag('localhost/a:1', await put(indexOf(absent, manifest), INDEX));
+    await store.tag('localhost/b:1', await put(indexOf(absent), INDEX), { sparse: true });
+    await store.tag('localhost/c:1', await put(manifestOf({ ...config, digest: absent.digest }), MANIFEST), {
+      sparse: true,
+    });
+    expect(await store.prune(now)).toMatchObject({ blobs: 0 });
+  });
+
   it('counts what it frees, and leaves strange files alone', async () => {
     const one = await put({ a: 1 }, CONFIG);
     await store[Symbol.asyncDispose]();
@@ -126,13 +168,17 @@ describe('whoever writes', () => {
     const part = `sha256-${'a'.repeat(64)}.part`;
     await writeFile(path('.index.json.1.aa.tmp'), 'x');
     await writeFile(path('leases', '.b.json.1.aa.tmp'), 'x');
-    await writeFile(path('ingest', 'spool-999999999-aa'), 'x');
-    await writeFile(path('ingest', `spool-${process.pid}-aa`), 'x');
+    await writeFile(path('ingest', 'spool-dead'), 'x');
+    await writeFile(path('ingest', 'spool-alive'), 'x');
+    using _alive = tryLock(path('locks', 'spool-alive'));
     await writeFile(path('ingest', part), 'x');
     await image();
     expect((await readdir(path())).filter((name) => name.endsWith('.tmp'))).toEqual([]);
     expect((await readdir(path('leases'))).filter((name) => name.endsWith('.tmp'))).toEqual([]);
-    expect((await readdir(path('ingest'))).toSorted()).toEqual([part, `spool-${process.pid}-aa`].toSorted());
+    expect((await readdir(path('ingest'))).toSorted()).toEqual([part, 'spool-alive']);
+    expect((await readdir(path('locks'))).filter((name) => name.startsWith('spool-'))).toEqual([
+      'spool-alive',
+    ]);
   });
 
   it('writes no name that is there already', async () => {

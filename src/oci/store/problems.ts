@@ -3,6 +3,9 @@ import { diskError } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import type { Digest } from '../types.ts';
 
+/** Bytes of a manifest or config. */
+export const MAX_SMALL = 8 * 2 ** 20;
+
 /** What the system says of a folder or file that is not what it should be, or not ours. */
 const UNUSABLE: Readonly<Record<string, string>> = {
   EACCES: 'it may not be read or written',
@@ -54,6 +57,18 @@ export function damaged(path: string, digest: Digest, what = 'its bytes have cha
 export function missing(digest: Digest): Error {
   return ociError('OCI_BLOB_MISSING', `${digest} is not in the store`, {
     hint: 'pull the image again',
+    details: { digest },
+  });
+}
+
+/** A named manifest or config, without which nobody can say what is in use. */
+export function unreadable(digest: Digest, size: number | undefined): Error {
+  const [code, what] =
+    size === undefined
+      ? (['OCI_BLOB_MISSING', 'is not in the store'] as const)
+      : (['OCI_BLOB_CORRUPT', `has ${size} bytes, too many for a manifest`] as const);
+  return ociError(code, `a name leads to ${digest}, which ${what}: what it needs is not known`, {
+    hint: 'run `skycap image fsck --repair`, pull the image again, and then run the same command again',
     details: { digest },
   });
 }

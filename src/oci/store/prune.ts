@@ -75,11 +75,20 @@ export async function sweepUnfinished(layout: Layout, olderThanMs: number): Prom
   return swept;
 }
 
-/** Blobs of our own that died before their digest was known. */
+/** Blobs of our own that died before their digest was known: the lock of the same name is free. */
 async function sweepSpools(layout: Layout): Promise<readonly string[]> {
-  const dead = (await readdir(layout.ingest)).filter(spoolIsDead).map((name) => join(layout.ingest, name));
-  for (const path of dead) await rm(path, { force: true });
-  return dead;
+  const swept: string[] = [];
+  for (const name of await readdir(layout.ingest)) {
+    if (!name.startsWith('spool-')) continue;
+    const lockPath = join(layout.locks, name);
+    using lock = tryLock(lockPath);
+    if (lock === undefined) continue;
+    const path = join(layout.ingest, name);
+    await rm(path, { force: true });
+    await rm(lockPath, { force: true });
+    swept.push(path);
+  }
+  return swept;
 }
 
 /**
@@ -93,18 +102,6 @@ export async function sweepDead(layout: Layout): Promise<void> {
     }
   }
   await sweepSpools(layout);
-}
-
-/** Layers being packed have no digest yet, so their files carry the id of the process. */
-function spoolIsDead(name: string): boolean {
-  const pid = Number(/^spool-([0-9]+)-/.exec(name)?.[1] ?? Number.NaN);
-  if (!Number.isInteger(pid)) return false;
-  try {
-    process.kill(pid, 0);
-    return false;
-  } catch (error) {
-    return (error as { code?: string }).code === 'ESRCH';
-  }
 }
 
 /** Only the one that moved something there removes it, and a process that died at it is helped out here. */

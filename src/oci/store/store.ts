@@ -21,13 +21,12 @@ import { lowerOf, readRecord } from './layers.ts';
 import { type Layout, openLayout } from './layout.ts';
 import { LeaseBook } from './leases.ts';
 import { acquireLock, type Lock } from './lock.ts';
-import { missing, storeError } from './problems.ts';
+import { MAX_SMALL, missing, storeError, unreadable } from './problems.ts';
 import { emptyTrash, moveUnreached, type Pruned, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
-import { readTags, removeTag, writeTag } from './tags.ts';
+import { readTags, removeTag, type TaggedDescriptor, writeTag } from './tags.ts';
 import { type Shape, Unpacker, visible } from './unpacking.ts';
 
-const MAX_SMALL = 8 * 2 ** 20;
 const LOCK_TIMEOUT_MS = 30_000;
 const NEVER = new AbortController().signal;
 
@@ -217,10 +216,23 @@ class DiskStore implements LayoutStore {
     using _lock = await this.#lock();
     const leased = await this.#leases.sweep(Date.now());
     step('prune.leases');
-    const named = (await readTags(this.#layout)).map((tag) => tag.descriptor.digest);
+    const tags = await readTags(this.#layout);
+    await this.#assertNamesLead(tags.filter((tag) => !tag.sparse));
+    const named = tags.map((tag) => tag.descriptor.digest);
     // Strict: a manifest that cannot be read may lead to what a run is using.
     const reached = await this.#reach([...named, ...leased, ...options.keep], this.#readStrict);
     return await moveUnreached(this.#layout, reached, options.olderThanMs);
+  }
+
+  /** What is gone or too large to be read led to something: nobody knows to what. */
+  async #assertNamesLead(tags: readonly TaggedDescriptor[]): Promise<void> {
+    const roots = tags.map((tag) => tag.descriptor.digest);
+    for (const digest of roots) {
+      const size = await this.blobSize(digest);
+      if (size === undefined || size > MAX_SMALL) throw unreadable(digest, size);
+    }
+    const { missing: gone, configs } = await this.#reach(roots, this.#readStrict);
+    for (const digest of gone.keys()) if (configs.has(digest)) throw unreadable(digest, undefined);
   }
 
   async fsck(options: { readonly repair: boolean } & TransferOptions): Promise<readonly FsckFinding[]> {
