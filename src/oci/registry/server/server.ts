@@ -44,7 +44,7 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
   options.signal?.throwIfAborted();
   const closing = new AbortController();
   const content = makeContent(options.store);
-  const uploads = makeUploads(options.store.directory, process.pid);
+  const uploads = makeUploads(options.store.directory);
   const leases = new Map<AsyncDisposable, number>();
   const gate = makeGate({
     auth: options.auth,

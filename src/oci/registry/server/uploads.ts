@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { mkdir, mkdtemp, open, readdir, rm, truncate } from 'node:fs/promises';
+import { mkdir, open, readdir, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Lock, tryLock } from '../../store/lock.ts';
 import { Refused } from './reply.ts';
 
 /** An upload whose digest is not yet known, in a file of its own. */
@@ -31,14 +32,19 @@ interface Record extends Upload {
 }
 
 /** @param directory of the store, so that nothing is copied between file systems */
-export function makeUploads(directory: string, pid: number): Uploads {
+export function makeUploads(directory: string): Uploads {
   const records = new Map<string, Record>();
   let folder: Promise<string> | undefined;
+  let lock: Lock | undefined;
 
   async function prepare(): Promise<string> {
     await mkdir(directory, { recursive: true });
     await sweep(directory);
-    return await mkdtemp(join(directory, `${PREFIX}${pid}-`));
+    const path = join(directory, `${PREFIX}${randomUUID()}`);
+    // Before the folder is there: where somebody finds the folder and the lock is free, this server has died.
+    lock = tryLock(lockOf(path));
+    await mkdir(path, { mode: 0o700 });
+    return path;
   }
 
   const recordOf = (upload: Upload): Record => {
@@ -89,25 +95,25 @@ export function makeUploads(directory: string, pid: number): Uploads {
     drop,
     [Symbol.asyncDispose]: async () => {
       records.clear();
-      if (folder !== undefined) await rm(await folder, { recursive: true, force: true });
+      if (folder !== undefined) await remove(await folder);
+      lock?.[Symbol.dispose]();
     },
   };
 }
 
 /** Removes what servers that were killed left behind. */
 async function sweep(directory: string): Promise<void> {
-  for (const name of await readdir(directory)) {
-    const owner = new RegExp(`^\\${PREFIX}(\\d+)-`).exec(name)?.[1];
-    if (owner !== undefined && !isAlive(Number(owner)))
-      await rm(join(directory, name), { recursive: true, force: true });
+  for (const entry of await readdir(directory, { withFileTypes: true })) {
+    if (!entry.isDirectory() || !entry.name.startsWith(PREFIX)) continue;
+    const path = join(directory, entry.name);
+    using free = tryLock(lockOf(path));
+    if (free !== undefined) await remove(path);
   }
 }
 
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as { code?: string }).code === 'EPERM';
-  }
+async function remove(path: string): Promise<void> {
+  await rm(path, { recursive: true, force: true });
+  await rm(lockOf(path), { force: true });
 }
+
+const lockOf = (path: string): string => `${path}.lock`;

@@ -1,4 +1,4 @@
-import { readdir, stat } from 'node:fs/promises';
+import { mkdir, readdir, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -14,6 +14,7 @@ import {
   servedWorld,
 } from '../../../testkit/registry/index.ts';
 import { digestOf, parseReference } from '../../names/index.ts';
+import { tryLock } from '../../store/lock.ts';
 
 let world: ServedWorld;
 
@@ -101,7 +102,7 @@ describe('writing', () => {
     const begun = await world.ask('POST /v2/a/blobs/uploads/');
     const path = String(begun.headers.location);
     await world.ask(`PATCH ${path}`, { body: 'abc' });
-    const [folder = ''] = await readdir(world.directory);
+    const folder = (await readdir(world.directory)).find((name) => !name.endsWith('.lock')) ?? '';
     const [file = ''] = await readdir(join(world.directory, folder));
     const socket = connect(world.served.port, '127.0.0.1');
     socket.write(`PATCH ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf`);
@@ -113,6 +114,19 @@ describe('writing', () => {
     await world.ask('POST /v2/a/blobs/uploads/');
     await world.served.close();
     expect(await readdir(world.directory)).toEqual([]);
+  });
+
+  it('removes what killed servers left, and not what living ones write, whatever their process id', async () => {
+    await mkdir(join(world.directory, '.uploads-dead'));
+    await mkdir(join(world.directory, '.uploads-1-alive'));
+    using _alive = tryLock(join(world.directory, '.uploads-1-alive.lock'));
+    await world.start({ writable: true });
+    await world.ask('POST /v2/a/blobs/uploads/');
+    await world.served.close();
+    expect((await readdir(world.directory)).toSorted()).toEqual([
+      '.uploads-1-alive',
+      '.uploads-1-alive.lock',
+    ]);
   });
 
   it('mounts what is there', async () => {
