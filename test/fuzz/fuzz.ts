@@ -60,7 +60,8 @@ class Fuzzer<V> {
     this.#options.coverage?.take();
     while (failure === undefined && seconds() < this.#options.seconds && this.#inputs < max) {
       const batch: Case[] = [];
-      for (let left = Math.min(BATCH, max - this.#inputs); left > 0; left--) batch.push(await this.#next());
+      for (let left = Math.min(this.#target.batch ?? BATCH, max - this.#inputs); left > 0; left--)
+        batch.push(await this.#next());
       failure = (await this.#feed(batch)) ?? (await this.#learn(batch));
     }
     return {

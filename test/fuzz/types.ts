@@ -22,6 +22,8 @@ export interface Target<V = unknown> {
   /** Its own source files, and where a file holds other things too, the declarations that are its own. */
   readonly sources: Readonly<Record<string, 'all' | readonly string[]>>;
   readonly planted: Planted;
+  /** Inputs between two looks at the counters; fewer for a slow parser. Default 128. */
+  readonly batch?: number;
   /** A valid input, or one just across a boundary. */
   make(random: Random): Case | Promise<Case>;
   /** Recorded inputs. */

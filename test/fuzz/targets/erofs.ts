@@ -184,6 +184,7 @@ function mutate(bytes: Buffer, random: Random, other: Buffer): Buffer {
 
 export const target: Target<readonly Found[]> = {
   name: 'erofs',
+  batch: 16,
   sources: {
     'src/oci/layer/erofs/reader.ts': 'all',
     'src/oci/layer/erofs/format.ts': [

@@ -83,11 +83,60 @@ export function extension(type: string, text: string): Buffer {
 
 const NUMBERS = ['', '0', '7777777', '0000001', ' 17 \0', '8', 'x', '-1'];
 
-/** A change of one field with its checksum put right, or of the order of blocks. */
-export function mutateTar(bytes: Buffer, random: Random): Buffer {
+function headers(bytes: Buffer): readonly number[] {
   const heads: number[] = [];
   for (let at = 0; at + 512 <= bytes.length; at += 512)
     if (bytes.toString('latin1', at + 257, at + 262) === 'ustar') heads.push(at);
+  return heads;
+}
+
+const KEYS = [
+  ...['path', 'linkpath', 'size', 'uid', 'gid', 'mtime', 'comment', 'SCHILY.xattr.user.y', 'a\0b', ''],
+  ...['major', 'minor', 'name', 'realsize', 'size', 'map', 'offset', 'numbytes', 'x'].map(
+    (one) => `GNU.sparse.${one}`,
+  ),
+];
+const PAX_VALUES = [
+  ...['', '0', '1', '512', 'x', '-1', '-1.', '1.5', '9'.repeat(15), '9'.repeat(16), '9'.repeat(17), 'a\0b'],
+  ...['0,1', '0,1,2', '0,3,2,3', '0,9999', '1,', '5,0,5,0', '70000', '200000000'],
+];
+
+/** A record of an extension added, changed or left out, or a byte of one; lengths stay right but for the byte. */
+export function mutatePax(bytes: Buffer, random: Random): Buffer {
+  const all = headers(bytes);
+  const found = all.filter((at) => bytes[at + 156] === 0x78 && bytes[at + 124] === 0x30);
+  if (found.length === 0 || random.chance(0.1)) {
+    const at = random.pick([0, ...all]);
+    const made = extension(
+      random.pick(['x', 'x', 'g', 'L', 'K']),
+      paxRecord(random.pick(KEYS), random.pick(PAX_VALUES)),
+    );
+    return Buffer.concat([bytes.subarray(0, at), made, bytes.subarray(at)]);
+  }
+  const at = random.pick(found);
+  const size = Number.parseInt(bytes.toString('latin1', at + 124, at + 135), 8) || 0;
+  const end = at + 512 + Math.ceil(size / 512) * 512;
+  const body = Buffer.from(bytes.subarray(at + 512, at + 512 + size));
+  if (random.chance(0.2) && body.length > 0) {
+    body[random.below(body.length)] = random.pick([0x20, 0x30, 0x39, 0x3d, 0x0a, 0]);
+    return Buffer.concat([bytes.subarray(0, at + 512), filled(body), bytes.subarray(end)]);
+  }
+  const records: (readonly [string, string])[] = [];
+  for (const [, key = '', value = ''] of body.toString('latin1').matchAll(/[0-9]+ ([^=\n]*)=([^\n]*)\n/g))
+    records.push([key, value]);
+  const index = random.below(records.length + 1);
+  const old = records[index]?.[0] ?? random.pick(KEYS);
+  records.splice(index, random.below(2), [
+    random.chance(0.7) ? old : random.pick(KEYS),
+    random.pick(PAX_VALUES),
+  ]);
+  const made = extension('x', records.map(([key, value]) => paxRecord(key, value)).join(''));
+  return Buffer.concat([bytes.subarray(0, at), made, bytes.subarray(end)]);
+}
+
+/** A change of one field with its checksum put right, or of the order of blocks. */
+export function mutateTar(bytes: Buffer, random: Random): Buffer {
+  const heads = headers(bytes);
   if (heads.length === 0) return bytes;
   const at = random.pick(heads);
   if (random.chance(0.15)) {

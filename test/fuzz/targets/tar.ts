@@ -8,7 +8,7 @@ import { hostileLayers, oracleCases } from '../../../src/testkit/layers/index.ts
 import { mutateBytes } from '../mutate.ts';
 import type { Random } from '../random.ts';
 import type { Case, Target } from '../types.ts';
-import { base256, extension, filled, header, mutateTar, octal, paxRecord } from './tar-bytes.ts';
+import { base256, extension, filled, header, mutatePax, mutateTar, octal, paxRecord } from './tar-bytes.ts';
 
 /** A sparse file of a few bytes may ask for any number of zeros. */
 const LIMITS = { ...DEFAULT_LIMITS, maxBytes: 1 << 20 };
@@ -231,6 +231,7 @@ async function judge(value: readonly Read[]): Promise<string | undefined> {
 
 export const target: Target<readonly Read[]> = {
   name: 'tar',
+  batch: 32,
   sources: {
     'src/oci/layer/reader.ts': 'all',
     'src/oci/layer/header.ts': 'all',
@@ -247,7 +248,11 @@ export const target: Target<readonly Read[]> = {
         .map((text) => (text === '' ? Buffer.alloc(0) : inflateSync(Buffer.from(text, 'base64')))),
     ].flatMap((bytes) => (bytes.length > 64 * 1024 ? [] : [Buffer.from(bytes)])),
   mutate: (bytes, random, other) =>
-    random.chance(0.7) ? mutateTar(bytes, random) : mutateBytes(bytes, random, other),
+    random.chance(0.3)
+      ? mutatePax(bytes, random)
+      : random.chance(0.7)
+        ? mutateTar(bytes, random)
+        : mutateBytes(bytes, random, other),
   parse,
   canonical,
   judge,
