@@ -111,10 +111,11 @@ it('a partial blob of a killed process is continued, not begun again', async () 
     await makeImage(source, {
       reference: 'localhost/test/image:1',
       platform,
-      layers: [{ files: [{ path: 'f', content: noise('f', 2_000_000) }] }],
+      layers: [{ files: [{ path: 'f', content: noise('f', 6_000_000) }] }],
     });
   }
-  const killed = await startPull('localhost/test/image:1', 12).ended;
+  // What comes in is written a megabyte at a time.
+  const killed = await startPull('localhost/test/image:1', 40).ended;
   expect(killed.code).toBeNull();
   const resumed = await startPull('localhost/test/image:1', undefined).ended;
   expect(resumed.code).toBe(0);
