@@ -2,8 +2,8 @@ import { mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
+import { writesTheTable } from '../../testkit/contracts/oracle.contract.ts';
 import { hasGnuTar } from './index.ts';
-import { writesTheTable } from './oracle.contract.ts';
 
 // A host without GNU tar: all programs but that one. Set before anything asks for it.
 const programs = mkdtempSync(join(tmpdir(), 'skycap-programs-'));

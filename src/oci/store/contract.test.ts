@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { storeContract } from '../../testkit/contracts/store.contract.ts';
 import { memoryStore } from '../../testkit/registry/memory-store.ts';
 import { type LayoutStore, openStore } from './index.ts';
-import { storeContract } from './store.contract.ts';
 
 storeContract('the store on disk', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'skycap-contract-'));

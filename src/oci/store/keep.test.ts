@@ -3,12 +3,12 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { codeOf } from '../../testkit/contracts/store.contract.ts';
 import { inPieces, makeImage, recordingTransfer } from '../../testkit/images/index.ts';
 import { digestOf } from '../names/index.ts';
 import type { Descriptor, Digest, PinnedImage } from '../types.ts';
 import { type LayoutStore, openStore } from './index.ts';
 import { tryLock } from './lock.ts';
-import { codeOf } from './store.contract.ts';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
 const INDEX = 'application/vnd.oci.image.index.v1+json';

@@ -2,8 +2,8 @@ import { mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
+import { findsInLayers } from '../../testkit/contracts/lower-file.contract.ts';
 import { hasGnuTar } from '../layer/index.ts';
-import { findsInLayers } from './lower-file.contract.ts';
 
 // A host without GNU tar: the programs that are needed, and not that one. Set before anything asks for it.
 const programs = mkdtempSync(join(tmpdir(), 'skycap-programs-'));

@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
-import { recordingTransfer } from '../../testkit/images/index.ts';
+import { pullImage } from '../../oci/image/index.ts';
+import { unpackLayer } from '../../oci/layer/index.ts';
+import { type LayoutStore, openStore } from '../../oci/store/index.ts';
+import { recordingTransfer } from '../images/index.ts';
 import {
   hostileLayers,
   linesOf,
@@ -15,10 +18,7 @@ import {
   oracleCases,
   oracleRegistry,
   scanTree,
-} from '../../testkit/layers/index.ts';
-import { pullImage } from '../image/index.ts';
-import { type LayoutStore, openStore } from '../store/index.ts';
-import { unpackLayer } from './index.ts';
+} from '../layers/index.ts';
 
 const platform = { os: 'linux', architecture: 'amd64' };
 
@@ -111,7 +111,7 @@ export function writesTheTable(writer: string, options: WriterOptions = {}): voi
         const before = [linesOf(scanTree(join(directory, 'canary'))), surroundings()];
         const folders: string[] = [];
         let code: string | undefined;
-        const { openSink } = await import('./open-sink.ts');
+        const { openSink } = await import('../../oci/layer/open-sink.ts');
         for (const [index, layer] of one.layers.entries()) {
           const folder = join(base, String(index));
           await mkdir(folder, { recursive: true });

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
-import { inPieces, makeImage, recordingTransfer } from '../../testkit/images/index.ts';
-
-import { createDigester } from '../names/index.ts';
-import type { Store } from '../port.ts';
-import type { Descriptor, Digest } from '../types.ts';
+import { createDigester } from '../../oci/names/index.ts';
+import type { Store } from '../../oci/port.ts';
+import type { Descriptor, Digest } from '../../oci/types.ts';
+import { inPieces, makeImage, recordingTransfer } from '../images/index.ts';
 
 export interface StoreUnderTest {
   /** An empty one. */

@@ -2,11 +2,11 @@ import { lstat, mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { inPieces, recordingTransfer, type TarFile, tarOf } from '../../testkit/images/index.ts';
-import { buildImage } from '../image/index.ts';
-import { ErofsReader } from '../layer/index.ts';
-import type { Lower } from '../port.ts';
-import { openStore } from './index.ts';
+import { buildImage } from '../../oci/image/index.ts';
+import { ErofsReader } from '../../oci/layer/index.ts';
+import type { Lower } from '../../oci/port.ts';
+import { openStore } from '../../oci/store/index.ts';
+import { inPieces, recordingTransfer, type TarFile, tarOf } from '../images/index.ts';
 import { codeOf } from './store.contract.ts';
 
 const platform = { os: 'linux', architecture: 'amd64' };
