@@ -165,9 +165,11 @@ describe('a database that is not ours', () => {
     });
   });
 
-  it('but an empty file, as a killed first start leaves it, is taken', async () => {
+  it('and an empty one, which no killed first start leaves, has lost what it held', async () => {
     await writeFile(path(), '', { mode: 0o600 });
-    await using store = await openState({ directory });
-    expect(await store.listInstallations({})).toEqual([]);
+    expect(await failure(openState({ directory }))).toMatchObject({
+      code: 'STATE_CORRUPT',
+      hint: expect.stringContaining('backup'),
+    });
   });
 });
