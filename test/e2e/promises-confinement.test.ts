@@ -197,7 +197,8 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('confinement on %s', (engi
   });
 
   it('S17 names what the engine does not keep in the plan and in doctor', async () => {
-    const plan = expectCode(await world.skycap(['install', 'x', '--dry-run'], { cwd }), 0).stdout;
+    const args = ['install', 'x', '--dry-run', '--allow-host-network=consented'];
+    const plan = expectCode(await world.skycap(args, { cwd }), 0).stdout;
     const doctor = (await world.skycap(['doctor'])).stdout;
     const gaps = isDocker
       ? ['no user namespace of our own', 'metadata addresses can be reached']
