@@ -1,4 +1,13 @@
-import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import type { Store } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
@@ -151,9 +160,14 @@ function prepareDirectories(directories: Directories): Programs {
   };
 }
 
+/** Written only where it is not there yet: another process may be about to start a container with it. */
 function writeProgram(path: string, base64: string): string {
+  const program = Buffer.from(base64, 'base64');
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found?.isFile() === true && (found.mode & 0o777) === 0o755 && program.equals(readFileSync(path)))
+    return path;
   const fresh = `${path}.${process.pid}`;
-  writeFileSync(fresh, Buffer.from(base64, 'base64'), { mode: 0o755 });
+  writeFileSync(fresh, program, { mode: 0o755 });
   chmodSync(fresh, 0o755);
   renameSync(fresh, path);
   return path;

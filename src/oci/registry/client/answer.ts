@@ -126,6 +126,12 @@ export function failureError(error: unknown, subject: string): unknown {
 function describe(error: HttpFailure): readonly [Parameters<typeof ociError>[0], string] {
   switch (error.kind) {
     case 'tls':
+      // OpenSSL's word for an answer that is no TLS at all.
+      if (error.code === 'EPROTO' || error.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
+        return [
+          'REGISTRY_TLS',
+          'it speaks no TLS there; if plain http is meant, mark the registry insecure in the configuration',
+        ];
       return [
         'REGISTRY_TLS',
         'name its authority in the configuration (hosts: {HOST: {ca: FILE}}) or in /etc/containers/certs.d/HOST/ca.crt',
