@@ -102,9 +102,18 @@ export function normalized(events: readonly object[]): string {
   );
   const of = (event: Readonly<Record<string, unknown>>): string => String(event.step ?? event.type);
   const order = [...new Set(kept.map(of))];
-  return kept
-    .map((event, at) => ({ event, at, group: order.indexOf(of(event)) }))
-    .toSorted((a, b) => a.group - b.group || a.at - b.at)
+  // Each stream is in order; how the two interleave is not promised. Between two other events they stand one by one.
+  let others = 0;
+  const place = (event: Readonly<Record<string, unknown>>): number => {
+    if (event.type === 'step.output') return others + (event.stream === 'stdout' ? 0.3 : 0.6);
+    others += 1;
+    return others;
+  };
+  return order
+    .flatMap((group) =>
+      kept.filter((event) => of(event) === group).map((event) => ({ event, at: place(event) })),
+    )
+    .toSorted((a, b) => a.at - b.at)
     .map(({ event }) => {
       const { runId: _, durationMs: __, time: ___, at: ____, engine: _____, ...rest } = event;
       const sorted = Object.fromEntries(Object.entries(rest).toSorted(([a], [b]) => (a < b ? -1 : 1)));
