@@ -22,6 +22,8 @@ const peers: Readonly<Record<string, string>> = {
   umoci: 'umoci',
   busybox: 'busybox-static',
   setfattr: 'attr',
+  setfacl: 'acl',
+  'fsck.erofs': 'erofs-utils',
   htpasswd: 'apache2-utils',
   python3: 'python3',
 };
