@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -7,6 +7,7 @@ import { ownedBind } from './config.ts';
 import { readStatus } from './follow.ts';
 import { holderScript } from './holder.sh.ts';
 import { initBinaries, mountBinaries } from './init/binary.ts';
+import { RootPoints } from './root-points.ts';
 import { allowedCalls, seccompProfile } from './seccomp-profile.ts';
 import { resolveUser } from './users.ts';
 
@@ -119,5 +120,31 @@ describe('the holder', () => {
   it('is a shell program without errors of syntax', () => {
     writeFileSync(join(folder, 'holder.sh'), holderScript);
     expect(execFileSync('sh', ['-n', join(folder, 'holder.sh')], { encoding: 'utf8' })).toBe('');
+  });
+});
+
+describe('mount points made ahead', () => {
+  const root = (name: string) => ({ name, path: name, reachable: join(folder, name) });
+  const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  const point = (path: string) => ({ path, kind: 'file', owner, parentOwner: owner }) as const;
+
+  it('are taken away where a container does not need them, and a root that is gone spoils nothing', () => {
+    mkdirSync(join(folder, 'one'));
+    mkdirSync(join(folder, 'two'));
+    const points = new RootPoints();
+    points.with('tools', root('one'), (make) => {
+      for (const path of ['/cnab/a/b', '/cnab/c', '/etc/d']) make(point(path));
+    });
+    const two = root('two');
+    points.makeAhead('tools', two);
+    expect(readdirSync(join(folder, 'two'), { recursive: true }).sort()).toEqual([
+      'cnab',
+      'cnab/a',
+      'cnab/a/b',
+      'cnab/c',
+    ]);
+    points.with('tools', two, (make) => make(point('/cnab/c')));
+    expect(readdirSync(join(folder, 'two'), { recursive: true }).sort()).toEqual(['cnab', 'cnab/c']);
+    expect(() => points.makeAhead('tools', root('gone'))).not.toThrow();
   });
 });

@@ -27,13 +27,17 @@ export class RootPoints {
   readonly #last = new Map<string, readonly RootPoint[]>();
   readonly #ahead = new WeakMap<Overlay, Map<string, Ahead>>();
 
-  /** Nothing may run in the root yet. */
+  /** Nothing may run in the root yet. What cannot be made now is the next container's to meet, with its own error. */
   makeAhead(image: string, overlay: Overlay): void {
     const ahead = new Map<string, Ahead>();
     this.#ahead.set(overlay, ahead);
     for (const point of this.#last.get(image) ?? []) {
       if (!point.path.startsWith('/cnab/')) continue;
-      ahead.set(point.path, { point, made: makePointInside(overlay.reachable, point.path, point) });
+      try {
+        ahead.set(point.path, { point, made: makePointInside(overlay.reachable, point.path, point) });
+      } catch {
+        return;
+      }
     }
   }
 
