@@ -1,11 +1,8 @@
 import { constants } from 'node:fs';
 import { link, mkdir, open, symlink } from 'node:fs/promises';
-import { isSkycapError } from '../../kernel/index.ts';
-import { diskError } from '../../kernel/system/index.ts';
-import { ociError } from '../errors.ts';
-import { type ByteString, showPath, type TarEntry } from './entry.ts';
+import type { ByteString, TarEntry } from './entry.ts';
 import type { LayerSink } from './sink.ts';
-import { isRoot, pathIn, runOn, writeAttributes } from './write-attributes.ts';
+import { isRoot, pathIn, runOn, writeAttributes, writeFault } from './write-attributes.ts';
 
 /**
  * Writes a layer by Node's own calls, for hosts without GNU tar. Slower for small files. Node can neither make
@@ -23,17 +20,7 @@ export class NodeSink implements LayerSink {
     try {
       await this.#make(entry, next);
     } catch (error) {
-      // The body's own faults come through here.
-      if (isSkycapError(error)) throw error;
-      const full = diskError(error, this.#root);
-      if (full !== error || typeof (error as { code?: unknown }).code !== 'string') throw full;
-      throw ociError(
-        'OCI_LAYER_WRITE',
-        `${showPath(entry.path)} could not be written: ${(error as Error).message}`,
-        {
-          cause: error,
-        },
-      );
+      throw writeFault(error, this.#root, entry);
     }
   }
 

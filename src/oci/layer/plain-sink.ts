@@ -1,11 +1,8 @@
 import { chmod, link, mkdir, symlink, utimes } from 'node:fs/promises';
-import { isSkycapError } from '../../kernel/index.ts';
-import { diskError } from '../../kernel/system/index.ts';
-import { ociError } from '../errors.ts';
-import { type ByteString, showPath, type TarEntry } from './entry.ts';
+import type { ByteString, TarEntry } from './entry.ts';
 import { writeBody } from './node-sink.ts';
 import type { LayerSink } from './sink.ts';
-import { isRoot, pathIn } from './write-attributes.ts';
+import { isRoot, pathIn, writeFault } from './write-attributes.ts';
 
 /**
  * Writes what an ordinary user can: files, folders and links, all of that user's and never closed to it. Devices,
@@ -23,12 +20,7 @@ export class PlainSink implements LayerSink {
     try {
       await this.#make(entry, next);
     } catch (error) {
-      // The body's own faults come through here.
-      if (isSkycapError(error)) throw error;
-      const full = diskError(error, this.#root);
-      if (full !== error || typeof (error as { code?: unknown }).code !== 'string') throw full;
-      const what = `${showPath(entry.path)} could not be written: ${(error as Error).message}`;
-      throw ociError('OCI_LAYER_WRITE', what, { cause: error });
+      throw writeFault(error, this.#root, entry);
     }
   }
 

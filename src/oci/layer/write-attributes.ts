@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { chmod, lchown, lutimes, utimes } from 'node:fs/promises';
-import { kernelError } from '../../kernel/index.ts';
-import { helperEnvironment } from '../../kernel/system/index.ts';
+import { isSkycapError, kernelError } from '../../kernel/index.ts';
+import { diskError, helperEnvironment } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
-import type { ByteString, TarEntry } from './entry.ts';
+import { type ByteString, showPath, type TarEntry } from './entry.ts';
 
 /**
  * What an entry says of a file that is there. Owner first: that clears setuid bits and capabilities. As an ordinary
@@ -21,6 +21,15 @@ export async function writeAttributes(root: string, entry: TarEntry): Promise<vo
   if (entry.type === 'symlink') return await lutimes(path, time, time);
   await chmod(path, entry.mode);
   await utimes(path, time, time);
+}
+
+/** What a sink that writes files throws for a fault of the disk; the faults of an entry's body come through as they are. */
+export function writeFault(error: unknown, root: string, entry: TarEntry): unknown {
+  if (isSkycapError(error)) return error;
+  const full = diskError(error, root);
+  if (full !== error || typeof (error as { code?: unknown }).code !== 'string') return full;
+  const what = `${showPath(entry.path)} could not be written: ${(error as Error).message}`;
+  return ociError('OCI_LAYER_WRITE', what, { cause: error });
 }
 
 export function pathIn(root: string, path: ByteString): Buffer {
