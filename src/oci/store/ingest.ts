@@ -142,7 +142,6 @@ class Transfer {
   async run(open: Opener): Promise<void> {
     for (;;) {
       await this.#fetch(open);
-      await this.#flush();
       if (this.#digester.digest() === this.#blob.digest) return;
       // Bytes of an earlier try may be bad though those of this one are good.
       if (!this.#resumed) throw corrupt(this.#blob.digest, 'the bytes that came have another digest');
@@ -151,7 +150,6 @@ class Transfer {
   }
 
   async #restart(): Promise<void> {
-    await this.#flush();
     await this.#handle.truncate(0);
     this.#digester = createDigester(digestParts(this.#blob.digest).algorithm);
     this.#done = 0;
