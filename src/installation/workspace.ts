@@ -14,10 +14,7 @@ import {
 import { type RunEvent, runError } from '../run/index.ts';
 import type { StateStore } from '../state/index.ts';
 import { type BundleFile, bundleArchive } from './bundle-files.ts';
-import { restorableState, tarFiles } from './state-restore.ts';
-
-/** State paths outside the workspace travel in the same archive, below this folder. */
-const outsideFolder = '.skycap-outside';
+import { isOutside, outsideFiles, restorableState, savedArchive } from './state-restore.ts';
 
 export interface WorkspaceParts {
   readonly plan: Plan;
@@ -89,7 +86,14 @@ async function restoreState(
     !shipped.has(path) ||
     named.some((own) => path === own || path.startsWith(`${own}/`));
   const dropped: string[] = [];
-  await parts.session.workspace.put(restorableState(saved, keeps, (path) => dropped.push(path)));
+  const outside = new Map<string, Uint8Array>();
+  await parts.session.workspace.put(
+    restorableState(saved, {
+      keeps,
+      onDropped: (path) => dropped.push(path),
+      onOutside: (path, content) => outside.set(path, content),
+    }),
+  );
   for (const path of dropped) {
     parts.emit({
       type: 'notice',
@@ -97,9 +101,7 @@ async function restoreState(
       message: `${path}: the file that the bundle ships now replaces what an earlier run had made of it`,
     });
   }
-  const outside = await tarFiles(await parts.session.workspace.get([outsideFolder]));
-  await parts.session.workspace.remove([outsideFolder]);
-  return outsideFiles(parts.plan, outside);
+  return carriedOutside(parts.plan, outside);
 }
 
 /** Saved files that lie outside the workspace, for a run that goes on in the workspace of an earlier one. */
@@ -109,16 +111,15 @@ export async function savedOutside(
   if (parts.plan.state.kind !== 'paths') return [];
   const saved = await parts.state.loadState(parts.installationId);
   if (saved === undefined) return [];
-  return outsideFiles(parts.plan, await tarFiles(saved, (path) => path.startsWith(`${outsideFolder}/`)));
+  return carriedOutside(parts.plan, await outsideFiles(saved));
 }
 
 /** Only what `state:` names: the archive's own word is a step's word. */
-function outsideFiles(plan: Plan, files: ReadonlyMap<string, Uint8Array>): readonly ContainerFile[] {
+function carriedOutside(plan: Plan, files: ReadonlyMap<string, Uint8Array>): readonly ContainerFile[] {
   const own = plan.state.kind === 'paths' ? plan.state.paths.map((entry) => entry.path) : [];
   return [...files]
-    .map(([path, content]) => ({ path: path.slice(outsideFolder.length), content }))
-    .filter(({ path }) => own.some((named) => path === named || path.startsWith(`${named}/`)))
-    .map(({ path, content }) => ({ path, content, mode: 0o600, sensitive: true, readOnly: false }));
+    .filter(([path]) => own.some((named) => path === named || path.startsWith(`${named}/`)))
+    .map(([path, content]) => ({ path, content, mode: 0o600, sensitive: true, readOnly: false }));
 }
 
 /** Saves what `state:` names, or by default what the run added or changed. @throws WORKSPACE_TOO_LARGE */
@@ -133,23 +134,8 @@ export async function saveWorkspaceState(
     const outside = run.carried.filter((file) =>
       own.some((path) => file.path === path || file.path.startsWith(`${path}/`)),
     );
-    await session.workspace.remove([outsideFolder]);
-    if (outside.length > 0) {
-      await session.workspace.put(
-        asAsync(
-          packFiles(
-            outside.map((file) => ({
-              path: `${outsideFolder}${file.path}`,
-              content: file.content,
-              mode: file.mode,
-            })),
-          ),
-        ),
-      );
-    }
-    const archive = await session.workspace.get([...own.filter(isInside).map(relativePath), outsideFolder]);
-    await state.saveState(installationId, run.id, archive);
-    if (outside.length > 0) await session.workspace.remove([outsideFolder]);
+    const archive = await session.workspace.get(own.filter(isInside).map(relativePath));
+    await state.saveState(installationId, run.id, savedArchive(archive, outside));
     return;
   }
   const entries = await session.workspace.snapshot();
@@ -165,10 +151,8 @@ export async function saveWorkspaceState(
 
 function changedEntries(entries: readonly WorkspaceEntry[], baseline: Baseline): readonly WorkspaceEntry[] {
   const mounts = [outputsPath, inputsPath].map((path) => path.slice(workspacePath.length + 1));
-  // A step's own folder of that name is no way into other containers.
-  const own = [...mounts, outsideFolder];
   const candidates = entries.filter(
-    (entry) => !own.some((path) => entry.path === path || entry.path.startsWith(`${path}/`)),
+    ({ path }) => !isOutside(path) && !mounts.some((mount) => path === mount || path.startsWith(`${mount}/`)),
   );
   const folders = new Set(candidates.map((entry) => dirname(entry.path)));
   return candidates.filter((entry) => {

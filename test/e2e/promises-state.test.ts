@@ -114,6 +114,16 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('state on %s', (engine) =>
     expect(again.events.filter((event) => event.code === 'state-replaced')).toEqual([]);
   });
 
+  it('B76 never puts what it keeps of places outside the workspace into the workspace', async () => {
+    const cwd = await locked({ 'porter.yaml': outside(tools) });
+    const first = expectCode(await run(cwd, 'install'), 0);
+    const second = expectCode(await run(cwd, 'upgrade'), 0);
+
+    expect(printed(first, 'watch')).toBe('watched\nended');
+    expect(printed(second, 'watch')).toBe('watched\nended');
+    expect(printed(second, 'last')).toBe('12000000');
+  });
+
   it('B76 keeps nothing with an empty `state:`', async () => {
     const cwd = await locked({
       'porter.yaml': `name: off
@@ -233,6 +243,39 @@ install:
   - description: Wait
     when: \${ bundle.parameters.wait }
     invoke: {name: tools, action: {run: trap 'exit 1' TERM; echo now waiting; sleep 60 & wait}}
+`;
+}
+
+/** One step looks all the time what is in the workspace, while others change a large file that is kept. */
+function outside(tools: string): string {
+  const write = (id: string, needs: string): string => `
+  - {description: Write, id: ${id}, needs: [${needs}], invoke: {name: tools, action: {run: "mkdir -p /tmp/database; head -c 2000000 /dev/zero >> /tmp/database/secret"}}}`;
+  const steps = `
+  - description: Watch
+    id: watch
+    needs: []
+    timeout: 60s
+    invoke:
+      name: tools
+      action:
+        run: |
+          echo watched
+          until [ -e done ]; do
+            for name in * .*; do
+              case $name in
+                .|..|porter.yaml|porter.lock|cnab|carried|outputs|inputs|done) ;;
+                *) echo "saw $name" ;;
+              esac
+            done
+          done
+          echo ended${write('one', '')}${write('two', 'one')}${write('three', 'two')}
+  - {description: Last, id: last, needs: [three], invoke: {name: tools, action: {run: 'wc -c < /tmp/database/secret; touch done'}}}`;
+  return `name: outside
+version: 1.0.0
+invocationImages: [{name: tools, image: "${tools}"}]
+state: [{name: database, path: /tmp/database}]
+install:${steps}
+upgrade:${steps}
 `;
 }
 
