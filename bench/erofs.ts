@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { mountBinaries } from '../src/engine/oci-runtime/init/binary.ts';
 import type { BenchRow } from './run.ts';
-import { buildLibrary } from './support/library.ts';
+import { buildLibrary, childProgram } from './support/build.ts';
 import { atMost, median, publish, run, startRegistry, type Timed, timed } from './support/peers.ts';
 
-const CHILD = fileURLToPath(new URL('support/root-child.ts', import.meta.url));
+const CHILD = childProgram('root-child');
 const ROOT = fileURLToPath(new URL('support/usable-root.sh', import.meta.url));
 const ROUNDS = 3;
 

@@ -3,12 +3,11 @@
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { buildImage } from '../src/oci/image/index.ts';
 import { hostPlatform } from '../src/oci/names/index.ts';
 import { openStore } from '../src/oci/store/index.ts';
 import type { BenchRow } from './run.ts';
-import { buildLibrary } from './support/library.ts';
+import { buildLibrary, childProgram } from './support/build.ts';
 import {
   atLeast,
   atMost,
@@ -21,9 +20,8 @@ import {
   timed,
 } from './support/peers.ts';
 
-const child = (name: string): string => fileURLToPath(new URL(`support/${name}.ts`, import.meta.url));
-const PULL = child('pull-child');
-const PUSH = child('push-child');
+const PULL = childProgram('pull-child');
+const PUSH = childProgram('push-child');
 const ROUNDS = 3;
 
 export async function bench(): Promise<readonly BenchRow[]> {

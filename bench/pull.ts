@@ -3,12 +3,11 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { BenchRow } from './run.ts';
-import { buildLibrary } from './support/library.ts';
+import { buildLibrary, childProgram } from './support/build.ts';
 import { atMost, median, publish, run, startRegistry, timed } from './support/peers.ts';
 
-const CHILD = fileURLToPath(new URL('support/pull-child.ts', import.meta.url));
+const CHILD = childProgram('pull-child');
 const ROUNDS = 3;
 
 export async function bench(): Promise<readonly BenchRow[]> {

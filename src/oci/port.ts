@@ -56,6 +56,8 @@ export type OciEvent =
 export interface ReadOptions extends TransferOptions {
   /** False asks the registry itself alone: before a write to it, and after a mirror's bytes were wrong. Default true. */
   readonly mirrors?: boolean;
+  /** True where each piece of a blob is done with before the next is asked for: the buffer is then written over. */
+  readonly lend?: boolean;
 }
 
 export interface BlobBytes extends AsyncIterable<Uint8Array> {

@@ -209,6 +209,7 @@ function exchange(
           where,
           signal,
           proxied,
+          lend: request.lend === true,
           done: over,
         }),
       );

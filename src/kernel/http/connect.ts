@@ -5,6 +5,7 @@ import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls';
 import { HttpFailure } from './failure.ts';
+import { withIntake } from './lend.ts';
 import type { AddressCheck, TlsSettings } from './types.ts';
 
 export interface ConnectSettings {
@@ -82,7 +83,10 @@ type CreateConnection = HttpAgent['createConnection'];
 function timed(agent: HttpAgent, event: 'connect' | 'secureConnect', connectMs: number): HttpAgent {
   const create: CreateConnection = agent.createConnection.bind(agent);
   agent.createConnection = (options, callback) => {
-    const socket = create(options, callback);
+    const socket = withIntake((onread) =>
+      // Handed on to net.connect and tls.connect, which know it; the type of an agent's options does not.
+      create({ ...options, onread } as Parameters<CreateConnection>[0], callback),
+    );
     if (socket !== null && socket !== undefined) guardConnect(socket, event, connectMs);
     return socket;
   };

@@ -1,5 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { failureFrom, HttpFailure } from './failure.ts';
+import { lendBody } from './lend.ts';
 import type { HttpResponse, RequestBody } from './types.ts';
 
 /** One timer that is set again at each sign of life. */
@@ -30,6 +31,7 @@ export interface ResponseSettings {
   readonly where: string;
   readonly signal: AbortSignal | undefined;
   readonly proxied: boolean;
+  readonly lend: boolean;
   /** Called once when the exchange is over, well or badly. */
   readonly done: () => void;
 }
@@ -37,7 +39,8 @@ export interface ResponseSettings {
 export function wrapResponse(message: IncomingMessage, settings: ResponseSettings): HttpResponse {
   message.on('error', () => {});
   message.once('close', settings.done);
-  const body = readBody(message, settings);
+  const pieces = (settings.lend ? lendBody(message) : undefined) ?? (message as AsyncIterable<Uint8Array>);
+  const body = readBody(message, pieces, settings);
   const bytes = async (limit: number): Promise<Uint8Array> => {
     const announced = Number(message.headers['content-length'] ?? 0);
     const parts: Uint8Array[] = [];
@@ -76,6 +79,7 @@ export function wrapResponse(message: IncomingMessage, settings: ResponseSetting
 
 async function* readBody(
   message: IncomingMessage,
+  pieces: AsyncIterable<Uint8Array>,
   settings: ResponseSettings,
 ): AsyncGenerator<Uint8Array, void> {
   const { idleMs, idleBytes } = settings;
@@ -86,7 +90,7 @@ async function* readBody(
   let since = performance.now();
   try {
     watchdog.arm(idleMs, text);
-    for await (const part of message as AsyncIterable<Buffer>) {
+    for await (const part of pieces) {
       // The consumer's own slowness is not the peer's silence.
       watchdog.stop();
       gathered += part.length;

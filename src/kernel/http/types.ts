@@ -63,6 +63,11 @@ export interface HttpRequest {
    * another, or both would starve.
    */
   readonly lane?: string;
+  /**
+   * True where each piece of the answer's body is done with before the next is asked for: a long body then comes in
+   * one buffer that is written over. What is kept has to be copied.
+   */
+  readonly lend?: boolean;
 }
 
 export interface HttpResponse {

@@ -131,7 +131,7 @@ class Pull {
   async #blob(blob: Descriptor, options: TransferOptions): Promise<void> {
     const { registry, store, wanted } = this.#in;
     await pastWrongMirror(
-      (offset, read) => registry.getBlob(wanted, blob, offset, read),
+      (offset, read) => registry.getBlob(wanted, blob, offset, { ...read, lend: true }),
       options,
       (open) => store.ingest(blob, open, options),
     );

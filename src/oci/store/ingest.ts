@@ -22,8 +22,7 @@ const READ_CHUNK = 1 << 20;
 const PROGRESS_BYTES = 1 << 20;
 /** One system call for so much: networks bring pieces of 64 KiB, and handing each to the thread pool costs more. */
 const WRITE_BYTES = 1 << 20;
-/** writev(2) takes 1024 pieces. */
-const WRITE_PIECES = 512;
+const NO_BYTES = Buffer.allocUnsafeSlow(0);
 
 export async function sizeOf(path: string): Promise<number | undefined> {
   try {
@@ -117,8 +116,11 @@ class Transfer {
   #done = 0;
   #resumed = false;
   #told = 0;
-  #gathered: Uint8Array[] = [];
-  #gatheredBytes = 0;
+  /** Pieces are copied, since whoever brings them may lend them only. */
+  #filling = NO_BYTES;
+  #filled = 0;
+  /** On its way to the disk, or free. */
+  #other = NO_BYTES;
   #writing: Promise<void> = Promise.resolve();
 
   constructor(handle: FileHandle, blob: Descriptor, options: TransferOptions) {
@@ -218,46 +220,47 @@ class Transfer {
     }
     this.#digester.update(chunk);
     this.#done += chunk.length;
-    this.#gathered.push(chunk);
-    this.#gatheredBytes += chunk.length;
-    if (this.#gatheredBytes >= WRITE_BYTES || this.#gathered.length >= WRITE_PIECES) await this.#write();
+    await this.#gather(chunk);
     if (this.#done - this.#told < PROGRESS_BYTES && this.#done < this.#blob.size) return;
     this.#told = this.#done;
     const { digest, size: sizeBytes } = this.#blob;
     this.#options.emit({ type: 'blob.progress', digest, doneBytes: this.#done, sizeBytes });
   }
 
+  async #gather(chunk: Uint8Array): Promise<void> {
+    const before = this.#done - chunk.length;
+    for (let at = 0; at < chunk.length; ) {
+      if (this.#filling.length === 0)
+        this.#filling = Buffer.allocUnsafeSlow(Math.min(WRITE_BYTES, this.#blob.size));
+      const part = chunk.subarray(at, at + this.#filling.length - this.#filled);
+      this.#filling.set(part, this.#filled);
+      this.#filled += part.length;
+      at += part.length;
+      if (this.#filled === this.#filling.length) await this.#write(before + at);
+    }
+  }
+
   /** Hands over what is gathered and waits only for what was handed over before: more comes in meanwhile. */
-  async #write(): Promise<void> {
+  async #write(end: number): Promise<void> {
     await this.#writing;
-    const pieces = this.#gathered;
-    if (pieces.length === 0) return;
-    const position = this.#done - this.#gatheredBytes;
-    this.#gathered = [];
-    this.#gatheredBytes = 0;
-    this.#writing = writeAll(this.#handle, pieces, position).then(() => step('blob.write'));
+    if (this.#filled === 0) return;
+    const bytes = this.#filling.subarray(0, this.#filled);
+    [this.#filling, this.#other] = [this.#other, this.#filling];
+    this.#filled = 0;
+    this.#writing = writeAll(this.#handle, bytes, end - bytes.length).then(() => step('blob.write'));
     // Whoever writes next, or ends, gets the error.
     this.#writing.catch(() => {});
   }
 
   async #flush(): Promise<void> {
-    await this.#write();
+    await this.#write(this.#done);
     await this.#writing;
   }
 }
 
-/** Pieces one after the other from `position` on. */
-async function writeAll(handle: FileHandle, pieces: readonly Uint8Array[], position: number): Promise<void> {
-  let at = position;
-  for (let rest = [...pieces]; rest.length > 0; ) {
-    const { bytesWritten } = await handle.writev(rest, at);
-    at += bytesWritten;
-    let left = bytesWritten;
-    rest = rest.flatMap((piece) => {
-      const skip = Math.min(left, piece.length);
-      left -= skip;
-      return skip === piece.length ? [] : [piece.subarray(skip)];
-    });
+async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let at = 0; at < bytes.length; ) {
+    at += (await handle.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
   }
 }
 

@@ -49,6 +49,19 @@ describe('a blob', () => {
   const bytes = Buffer.from('0123456789'.repeat(1000));
   const blob = blobOf(bytes);
 
+  it('is right though each piece lies in a buffer that is written over', async () => {
+    const long = Buffer.from(Uint8Array.from({ length: 3_500_000 }, (_, at) => at * 31 + (at >> 12)));
+    const lent = Buffer.alloc(70_000);
+    async function* lend(offset: number): AsyncGenerator<Uint8Array> {
+      for (let at = offset; at < long.length; at += lent.length) {
+        yield lent.subarray(0, long.copy(lent, 0, at));
+        lent.fill(0);
+      }
+    }
+    await store.ingest(blobOf(long), async (offset) => lend(offset), transfer);
+    expect((await collect(store.readBlob(blobOf(long).digest))).equals(long)).toBe(true);
+  });
+
   it('is there when its bytes were right, and can be read from anywhere', async () => {
     expect(await store.hasBlob(blob.digest)).toBe(false);
     await store.ingest(blob, async (offset) => inPieces(bytes.subarray(offset)), transfer);

@@ -207,13 +207,14 @@ export function reasonOf(error: unknown): string {
 }
 
 function bare(call: Call): HostRequest {
-  const { method, body, contentLength, deadlines, lane } = call;
+  const { method, body, contentLength, deadlines, lane, lend } = call;
   return {
     ...(method === undefined ? {} : { method }),
     ...(body === undefined ? {} : { body }),
     ...(contentLength === undefined ? {} : { contentLength }),
     ...(deadlines === undefined ? {} : { deadlines }),
     ...(lane === undefined ? {} : { lane }),
+    ...(lend === undefined ? {} : { lend }),
   };
 }
 

@@ -172,8 +172,15 @@ export function createRegistryClient(options: RegistryClientOptions = {}): Distr
     deleteManifest: (reference, transfer) => ask(reference, transfer, deleteManifest),
     deleteBlob: (reference, digest, transfer) =>
       ask(reference, transfer, (target) => deleteBlob(target, digest)),
-    getBlob: async (reference, blob, offset, { mirrors, ...transfer }) =>
-      await openBlobInTurn(places(reference, transfer, mirrors), blob, offset),
+    getBlob: async (reference, blob, offset, { mirrors, lend = false, ...transfer }) =>
+      await openBlobInTurn(
+        places(reference, transfer, mirrors).map((place) => ({
+          ...place,
+          target: () => ({ ...place.target(), lend }),
+        })),
+        blob,
+        offset,
+      ),
     hasBlob: (reference, digest, transfer) => ask(reference, transfer, (target) => hasBlob(target, digest)),
     putBlob: async (reference, blob, source, { mountFrom, ...transfer }) => {
       const target = writing(reference, transfer);

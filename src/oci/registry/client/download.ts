@@ -46,6 +46,7 @@ async function request(target: Target, blob: Descriptor, offset: number): Promis
       // Compressed on the way, the bytes would no longer be those of the digest.
       headers: { 'accept-encoding': 'identity', range: from === 0 ? undefined : `bytes=${from}-` },
       lane: 'read',
+      ...(target.lend === true ? { lend: true } : {}),
     });
     return response;
   };

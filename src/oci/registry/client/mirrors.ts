@@ -70,7 +70,7 @@ export async function openBlobInTurn(
 
 async function whole(target: Target, blob: Descriptor): Promise<AsyncIterable<Uint8Array>> {
   const parts: Uint8Array[] = [];
-  for await (const part of await openBlob(target, blob, 0)) parts.push(part);
+  for await (const part of await openBlob({ ...target, lend: false }, blob, 0)) parts.push(part);
   const digest = digestOf(Buffer.concat(parts), digestParts(blob.digest).algorithm);
   if (digest === blob.digest) return each(parts);
   throw ociError(

@@ -14,6 +14,8 @@ export interface Target {
   readonly subject: string;
   readonly caller: Caller;
   readonly options: TransferOptions;
+  /** As in `ReadOptions`. */
+  readonly lend?: boolean;
 }
 
 export function pullScope(repository: string): string {
