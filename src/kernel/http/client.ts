@@ -4,6 +4,7 @@ import { checkLiteral, makeAgent, proxyAuthorization } from './connect.ts';
 import { sendBody, Watchdog, wrapResponse } from './exchange.ts';
 import { failureFrom, HttpFailure } from './failure.ts';
 import { proxyFor } from './proxy.ts';
+import { Turns } from './turns.ts';
 import type {
   Deadlines,
   HttpClient,
@@ -26,6 +27,7 @@ const MAX_CONNECTIONS = 8;
  */
 export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
   const agents = new Map<string, Agent>();
+  const turns = new Turns(options.maxConnections ?? MAX_CONNECTIONS);
   const ids = new WeakMap<object, number>();
   let nextId = 1;
   const idOf = (value: object | undefined): number => {
@@ -41,19 +43,23 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
     return proxyFor(url, options.proxy);
   }
 
+  function poolOf(url: URL, request: HttpRequest, connectMs: number): string {
+    return [
+      url.protocol,
+      request.lane ?? '',
+      idOf(request.checkAddress),
+      idOf(request.tls ?? options.tls),
+      proxyOf(url, request)?.href ?? '',
+      connectMs,
+    ].join(' ');
+  }
+
   function agentFor(url: URL, request: HttpRequest, connectMs: number): Agent {
     const proxy = proxyOf(url, request);
     const relay = relayOf(url, proxy);
     const tls = request.tls ?? options.tls;
-    const key = [
-      url.protocol,
-      request.lane ?? '',
-      idOf(request.checkAddress),
-      idOf(tls),
-      proxy?.href ?? '',
-      connectMs,
-    ];
-    const known = agents.get(key.join(' '));
+    const key = poolOf(url, request, connectMs);
+    const known = agents.get(key);
     if (known !== undefined) return known;
     const agent = makeAgent((relay ?? url).protocol, {
       checkAddress: proxy === undefined ? request.checkAddress : undefined,
@@ -62,15 +68,11 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
       connectMs,
       maxConnections: options.maxConnections ?? MAX_CONNECTIONS,
     });
-    agents.set(key.join(' '), agent);
+    agents.set(key, agent);
     return agent;
   }
 
-  function start(request: HttpRequest, deadlines: Deadlines): Started {
-    const url = typeof request.url === 'string' ? new URL(request.url) : request.url;
-    if (url.protocol !== 'http:' && url.protocol !== 'https:') {
-      throw new TypeError(`not an http address: ${url.protocol}`);
-    }
+  function start(url: URL, request: HttpRequest, deadlines: Deadlines): Started {
     if (options.socketPath === undefined) checkLiteral(url, request.checkAddress);
     const proxy = proxyOf(url, request);
     const relay = relayOf(url, proxy);
@@ -103,8 +105,22 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
   async function once(request: HttpRequest): Promise<HttpResponse | Upgraded> {
     request.signal?.throwIfAborted();
     const deadlines: Deadlines = { ...DEADLINES, ...options.deadlines, ...request.deadlines };
-    const { outgoing, where, proxied } = start(request, deadlines);
-    return await exchange(request, outgoing, { deadlines, where, proxied });
+    const url = typeof request.url === 'string' ? new URL(request.url) : request.url;
+    if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+      throw new TypeError(`not an http address: ${url.protocol}`);
+    }
+    const pool = poolOf(url, request, deadlines.connectMs);
+    const giveBack = await turns.take(`${pool} ${url.host}`, request.signal);
+    try {
+      const { outgoing, where, proxied } = start(url, request, deadlines);
+      outgoing.once('close', giveBack);
+      const answer = await exchange(request, outgoing, { deadlines, where, proxied });
+      if ('kind' in answer) giveBack();
+      return answer;
+    } catch (error) {
+      giveBack();
+      throw error;
+    }
   }
 
   async function again(request: HttpRequest): Promise<HttpResponse | Upgraded> {
@@ -172,7 +188,10 @@ function exchange(
     let refused = false;
     const watchdog = new Watchdog((error) => outgoing.destroy(error));
     const abort = (): void => {
-      outgoing.destroy(new HttpFailure('reset', `${where}: cancelled`));
+      const failure = new HttpFailure('reset', `${where}: cancelled`);
+      outgoing.destroy(failure);
+      // A request whose connection is still to come says nothing when it ends.
+      fail(failure);
     };
     const over = (): void => {
       watchdog.stop();

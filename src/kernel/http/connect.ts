@@ -4,6 +4,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls';
+import { type RaceSettings, race } from './eyeballs.ts';
 import { HttpFailure } from './failure.ts';
 import { withIntake } from './lend.ts';
 import type { AddressCheck, TlsSettings } from './types.ts';
@@ -80,15 +81,46 @@ function guardConnect(socket: Duplex, event: 'connect' | 'secureConnect', connec
 
 type CreateConnection = HttpAgent['createConnection'];
 
-function timed(agent: HttpAgent, event: 'connect' | 'secureConnect', connectMs: number): HttpAgent {
+interface Timed {
+  readonly event: 'connect' | 'secureConnect';
+  readonly connectMs: number;
+  readonly lookup: LookupFunction;
+}
+
+/** Names are raced for ({@link race}); an address or a socket path is what it is. */
+function timed(agent: HttpAgent, { event, connectMs, lookup }: Timed): HttpAgent {
   const create: CreateConnection = agent.createConnection.bind(agent);
+  const races = new Set<() => void>();
   agent.createConnection = (options, callback) => {
-    const socket = withIntake((onread) =>
-      // Handed on to net.connect and tls.connect, which know it; the type of an agent's options does not.
-      create({ ...options, onread } as Parameters<CreateConnection>[0], callback),
-    );
-    if (socket !== null && socket !== undefined) guardConnect(socket, event, connectMs);
-    return socket;
+    const { host = '', socketPath } = options as { host?: string; socketPath?: string };
+    const attempt = (address: string): Duplex | null | undefined =>
+      withIntake((onread) =>
+        // Handed on to net.connect and tls.connect, which know it; the type of an agent's options does not.
+        create({ ...options, host: address, onread } as Parameters<CreateConnection>[0]),
+      );
+    if (socketPath !== undefined || isIP(host) !== 0) {
+      const socket = attempt(host);
+      if (socket !== null && socket !== undefined) guardConnect(socket, event, connectMs);
+      return socket;
+    }
+    const settings: RaceSettings = {
+      lookup,
+      connectMs,
+      attempt: ({ address }) => attempt(address) as Socket,
+    };
+    let stop = (): void => {};
+    stop = race(host, settings, (error, socket) => {
+      races.delete(stop);
+      if (socket !== undefined && event === 'secureConnect') guardConnect(socket, event, connectMs);
+      callback?.(error, socket as Duplex);
+    });
+    races.add(stop);
+    return undefined;
+  };
+  const destroy = agent.destroy.bind(agent);
+  agent.destroy = () => {
+    for (const stop of races) stop();
+    destroy();
   };
   return agent;
 }
@@ -100,14 +132,13 @@ export function makeAgent(protocol: string, settings: ConnectSettings): HttpAgen
     maxSockets: settings.maxConnections,
     maxFreeSockets: settings.maxConnections,
     scheduling: 'lifo',
-    ...(settings.checkAddress === undefined || settings.proxy !== undefined
-      ? {}
-      : { lookup: checkedLookup(settings.checkAddress) }),
   };
-  if (protocol === 'http:') return timed(new HttpAgent(options), 'connect', settings.connectMs);
+  const { connectMs } = settings;
+  const lookup = checkedLookup(settings.checkAddress ?? (() => undefined));
+  if (protocol === 'http:') return timed(new HttpAgent(options), { event: 'connect', connectMs, lookup });
   const secureOptions = tlsOptions(settings.tls);
   const agent = new HttpsAgent({ ...options, ...secureOptions });
-  if (settings.proxy === undefined) return timed(agent, 'secureConnect', settings.connectMs);
+  if (settings.proxy === undefined) return timed(agent, { event: 'secureConnect', connectMs, lookup });
   const proxy = settings.proxy;
   agent.createConnection = (connection, callback) => {
     const target = connection as { host?: string; port?: number | string; servername?: string };

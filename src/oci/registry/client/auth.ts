@@ -1,4 +1,4 @@
-import type { Clock } from '../../../kernel/http/index.ts';
+import { type Clock, Turns } from '../../../kernel/http/index.ts';
 import { ociError } from '../../errors.ts';
 import { quoted } from '../../names/index.ts';
 import type { Challenge } from './challenge.ts';
@@ -51,6 +51,7 @@ export function createAuthorizer(settings: AuthorizerSettings): Authorizer {
   let kept: readonly Kept[] = [];
   const underWay = new Map<string, { readonly task: Promise<Grant>; readonly signal: AbortSignal }>();
   const refreshed = new Map<string, string>();
+  const exchanges = new Turns(1);
 
   async function bearer(challenge: Challenge, request: AuthorizeRequest): Promise<Grant> {
     const { host } = request;
@@ -96,6 +97,7 @@ export function createAuthorizer(settings: AuthorizerSettings): Authorizer {
       realms,
       clock,
       refreshed,
+      exchanges,
     });
     const grant: Grant = { header: `Bearer ${answer.token}`, authenticated: credential !== undefined };
     const life = Math.max(answer.expiresInMs, SHORTEST_LIFE_MS) - MARGIN_MS;

@@ -1,4 +1,4 @@
-import type { Clock } from '../../../kernel/http/index.ts';
+import type { Clock, Turns } from '../../../kernel/http/index.ts';
 import { ociError } from '../../errors.ts';
 import { quoted } from '../../names/index.ts';
 import { isRateLimit, type Refusal, readRefusal, refusalError } from './answer.ts';
@@ -24,6 +24,8 @@ export interface TokenRequest {
   readonly realms: Readonly<Record<string, readonly string[]>>;
   /** Refresh tokens that came in the place of others. */
   readonly refreshed: Map<string, string>;
+  /** One exchange at a time for each refresh token: where another comes back, the one that was sent is spent. */
+  readonly exchanges: Turns;
 }
 
 export interface Token {
@@ -74,6 +76,19 @@ async function byRefreshToken(
 ): Promise<Token | undefined> {
   // RFC 6749, 6: a new refresh token ends the old one.
   const key = JSON.stringify([ask.host.name, ask.realm.href, credential.token]);
+  const over = await ask.exchanges.take(key, ask.signal);
+  try {
+    return await exchange(credential, key, ask);
+  } finally {
+    over();
+  }
+}
+
+async function exchange(
+  credential: Extract<Credential, { kind: 'identity-token' }>,
+  key: string,
+  ask: Ask,
+): Promise<Token | undefined> {
   const refreshToken = ask.refreshed.get(key) ?? credential.token;
   const answer = await postToken(ask, { grant_type: 'refresh_token', refresh_token: refreshToken });
   if (answer?.refreshToken !== undefined) ask.refreshed.set(key, answer.refreshToken);

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   asking,
   codeOf,
+  collect,
   type Reply,
   type Script,
   scriptedRegistry,
@@ -266,6 +267,58 @@ describe('tokens', () => {
       code: 'REGISTRY_UNAUTHORIZED',
       hint: `check the credentials with: skycap login ${host}`,
     });
+  });
+
+  it('R9 R19 eight blobs at once cost one exchange, and one more when it ends; eight scopes trade one after another', async () => {
+    let host = '';
+    let current = 'refresh-0';
+    const issued: string[] = [];
+    const valid = new Map<string, string>();
+    const guard: Script = ({ headers, path }) => {
+      const name = path.split('/').slice(2, 4).join('/');
+      const granted = valid.get(headers.authorization ?? '') ?? '';
+      return granted.includes(`repository:${name}:pull`) ? { body: 'blob' } : bearer(`http://${host}/token`);
+    };
+    await using registry = await scriptedRegistry({
+      'GET /v2/': () => bearer(`http://${host}/token`),
+      'POST /token': ({ body }) => {
+        const form = new URLSearchParams(body.toString());
+        // Spent by another exchange: a real server ends the whole family of tokens here.
+        if (form.get('refresh_token') !== current) return { status: 400, body: '{"error":"invalid_grant"}' };
+        issued.push(form.get('scope') ?? '');
+        current = `refresh-${issued.length}`;
+        valid.set(`Bearer t${issued.length}`, form.get('scope') ?? '');
+        return {
+          body: JSON.stringify({
+            access_token: `t${issued.length}`,
+            refresh_token: current,
+            expires_in: 60,
+          }),
+        };
+      },
+      '*': guard,
+    });
+    host = registry.host;
+    await using asked = asking({ credentials: async () => ({ kind: 'identity-token', token: 'refresh-0' }) });
+    const blob = { mediaType: 'x', digest: digestOf('blob'), size: 4 };
+    const eight = async (repository: (index: number) => string): Promise<void> => {
+      const reading = Array.from({ length: 8 }, async (_, index) => {
+        const from = asked.at(host, `${repository(index)}:1`);
+        return (await collect(await asked.client.getBlob(from, blob, 0, asked.options))).toString();
+      });
+      expect(new Set(await Promise.all(reading))).toEqual(new Set(['blob']));
+    };
+    await eight(() => 'team/app');
+    expect(issued).toHaveLength(1);
+    asked.clock.advance(60_000);
+    await eight(() => 'team/app');
+    expect(issued).toHaveLength(2);
+    // Ended before its time, and refused eight times over.
+    valid.clear();
+    await eight(() => 'team/app');
+    expect(issued).toHaveLength(3);
+    await eight((index) => `team/app-${index}`);
+    expect(issued).toHaveLength(11);
   });
 
   it('R24 that are refused say by whom, for which registry, how to log in there, and no secret', async () => {
