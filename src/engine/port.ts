@@ -195,9 +195,9 @@ export type EngineEvent =
       readonly type: 'engine.image';
       readonly image: string;
       readonly phase: 'ready';
-      /** The form in which the embedded engine has the image's layers. */
+      /** The form in which the embedded engine has the image's layers, but for those that `because` speaks of. */
       readonly layers?: LowerForm;
-      /** Why they are folders. */
+      /** Why they, or some of them, are folders. */
       readonly because?: string;
     }
   | { readonly type: 'engine.notice'; readonly message: string };

@@ -51,7 +51,9 @@ export type OciEvent =
   /** Text from the registry, quoted. */
   | { readonly type: 'registry.warning'; readonly registry: string; readonly message: string }
   | { readonly type: 'blob.retry'; readonly digest: Digest; readonly reason: string; readonly offset: number }
-  | { readonly type: 'layer.unpacked'; readonly diffId: Digest; readonly entries: number };
+  | { readonly type: 'layer.unpacked'; readonly diffId: Digest; readonly entries: number }
+  /** Asked for as a file-system image, a layer is a folder; the end of a sentence says what about it. */
+  | { readonly type: 'layer.folder'; readonly diffId: Digest; readonly because: string };
 
 export interface ReadOptions extends TransferOptions {
   /** False asks the registry itself alone: before a write to it, and after a mirror's bytes were wrong. Default true. */
@@ -143,7 +145,10 @@ export interface Lower {
 }
 
 export interface LowersOptions extends TransferOptions {
-  /** Default `folder`: whoever asks for `erofs` mounts it, as nothing else can read it. */
+  /**
+   * Default `folder`: whoever asks for `erofs` mounts it, as nothing else can read it. What cannot be one is a folder
+   * even so, and the event `layer.folder` says why.
+   */
   readonly form?: LowerForm;
 }
 

@@ -144,6 +144,8 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
       return warn(`registry ${escapeLine(event.registry)}: ${escapeLine(event.message)}`, style, 'warning: ');
     case 'layer.unpacked':
       return debug(`layer ${shortDigest(event.diffId)}: unpacked ${event.entries} entries`);
+    case 'layer.folder':
+      return debug(`layer ${shortDigest(event.diffId)}: a folder, because it ${escapeLine(event.because)}`);
     default:
       return unknownEvent(event);
   }

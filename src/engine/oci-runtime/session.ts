@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { failpoint, ignoreEvents } from '../../kernel/index.ts';
-import type { Digest, Lower, PinnedImage } from '../../oci/index.ts';
+import type { Digest, Lower, OciEvent, PinnedImage } from '../../oci/index.ts';
 import { cancelledBefore } from '../cancelled.ts';
 import { engineError } from '../errors.ts';
 import type {
@@ -343,8 +343,12 @@ export class RuntimeSession implements Session {
     const { store, layers } = this.#host;
     const { signal, emit } = this.#operation;
     emit({ type: 'engine.image', image, phase: 'loading' });
+    const folders = new Map<string, string>();
+    const hear = (event: OciEvent): void => {
+      if (event.type === 'layer.folder') folders.set(event.diffId, event.because);
+    };
     const lowers = async (): Promise<readonly Lower[]> =>
-      await store.lowers(pinned, embeddedIdMap, { signal, emit: ignoreEvents, form: layers.form });
+      await store.lowers(pinned, embeddedIdMap, { signal, emit: hear, form: layers.form });
     const found = await lowers();
     if (layers.form === 'erofs') await holder.ready;
     const refusal = await overlays.addImage(image, found);
@@ -353,7 +357,12 @@ export class RuntimeSession implements Session {
       emit({ type: 'engine.notice', message: `layers are unpacked into folders: ${layers.because}` });
       await overlays.addImage(image, await lowers());
     }
-    const { form, because } = layers;
+    const { form } = layers;
+    const [some] = form === 'erofs' ? folders.entries() : [];
+    const because =
+      some === undefined
+        ? layers.because
+        : `${folders.size} of ${pinned.layers.length} layers are folders: ${some[0]} ${some[1]}`;
     emit({
       type: 'engine.image',
       image,

@@ -2,6 +2,8 @@ export { unshiftXattrs } from './attributes.ts';
 export { type CheckedEntry, LayerChecker, type LowerFile, NeedsParents } from './check.ts';
 export { type Compression, decompress, emptyVolume, grow, sniffCompression } from './compression.ts';
 export { type ByteString, type EntryType, showPath, type TarEntry, type Time, toBytes } from './entry.ts';
+export { isCopyable } from './erofs/copyable.ts';
+export { NotErofs } from './erofs/errors.ts';
 export { ErofsReader, type FoundInode } from './erofs/reader.ts';
 export { type ErofsSink, erofsDigest, openErofsSink } from './erofs/sink.ts';
 export { GnuTarSink, hasGnuTar, tarEnvironment } from './gnu-tar.ts';

@@ -4,6 +4,7 @@ import { isSkycapError } from '../../kernel/index.ts';
 import {
   type ByteString,
   ErofsReader,
+  isCopyable,
   type LayerSink,
   NeedsParents,
   packFolder,
@@ -21,6 +22,8 @@ interface Facts {
   readonly entry: TarEntry;
   readonly content: string;
   readonly meta: string;
+  /** undefined where the file system may not have been able to keep them. */
+  readonly attributes: string | undefined;
   /** Of a hard link: the path that it was made of. */
   readonly link?: ByteString;
 }
@@ -127,10 +130,11 @@ const asRoot = process.geteuid?.() === 0;
 const COMPARED = /^(user\.|trusted\.|security\.capability$)/;
 
 function factsOf(entry: TarEntry, content: string): Facts {
-  if (entry.type === 'link') return { entry, content, meta: 'link', link: cleaned(entry.linkPath) };
+  if (entry.type === 'link')
+    return { entry, content, meta: 'link', attributes: '', link: cleaned(entry.linkPath) };
   const body =
     entry.type === 'symlink' ? entry.linkPath : entry.type === 'file' ? `${entry.size} ${content}` : '';
-  if (!asRoot) return { entry, content, meta: `${entry.type} ${body}` };
+  if (!asRoot) return { entry, content, meta: `${entry.type} ${body}`, attributes: undefined };
   const xattrs = [...(entry.xattrs ?? [])]
     .filter(([name]) => COMPARED.test(name))
     .map(([name, value]) => `${name}=${value.toString('hex')}`)
@@ -138,7 +142,8 @@ function factsOf(entry: TarEntry, content: string): Facts {
   const mode = entry.type === 'symlink' ? '' : entry.mode.toString(8);
   const owner = `${entry.uid}:${entry.gid}`;
   const device = `${entry.devMajor},${entry.devMinor}`;
-  return { entry, content, meta: [entry.type, mode, owner, body, device, ...xattrs].join(' ') };
+  const meta = [entry.type, mode, owner, body, device].join(' ');
+  return { entry, content, meta, attributes: isCopyable(entry.xattrs) ? xattrs.join(' ') : undefined };
 }
 
 const inModel = ({ entry }: Facts): boolean =>
@@ -149,7 +154,7 @@ function firstDifference(wanted: Tree, found: Tree): string | undefined {
     // The packed form has no entry for the root.
     if (path === '' || path === '.' || inModel(facts)) continue;
     if (!found.has(path)) return `${showPath(path)} is gone`;
-    if (metaOf(wanted, path) !== metaOf(found, path)) return `${showPath(path)} has changed`;
+    if (!areSame(factsAt(wanted, path), factsAt(found, path))) return `${showPath(path)} has changed`;
   }
   if (!asRoot) return undefined;
   for (const path of found.keys()) if (!wanted.has(path)) return `${showPath(path)} was added`;
@@ -168,8 +173,13 @@ function fileOf(tree: Tree, path: ByteString): ByteString {
   return at;
 }
 
-function metaOf(tree: Tree, path: ByteString): string | undefined {
-  return tree.get(fileOf(tree, path))?.meta;
+function factsAt(tree: Tree, path: ByteString): Facts | undefined {
+  return tree.get(fileOf(tree, path));
+}
+
+function areSame(wanted: Facts | undefined, found: Facts | undefined): boolean {
+  if (wanted?.meta !== found?.meta) return false;
+  return wanted?.attributes === undefined || wanted.attributes === found?.attributes;
 }
 
 function groupsOf(tree: Tree): string {

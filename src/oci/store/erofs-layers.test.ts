@@ -79,6 +79,56 @@ it('a layer that links into its parents finds them in their files, and is known 
   expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
 });
 
+const large = new Map([['user.large', Buffer.alloc(70_000, 7)]]);
+
+it('a layer that cannot be one file is a folder among files, found by those that link into it', async () => {
+  const layers = [
+    [{ path: 'd/a', content: 'lowest', uid: 7 }],
+    [
+      { path: 'd/b', content: 'folder', uid: 7 },
+      { path: 'large', xattrs: large },
+    ],
+    [
+      { path: 'toA', type: 'link' as const, linkPath: 'd/a', uid: 7 },
+      { path: 'big', xattrs: large },
+    ],
+    [{ path: 'toB', type: 'link' as const, linkPath: 'd/b', uid: 7 }],
+    [{ path: 'toC', type: 'link' as const, linkPath: 'toA', uid: 7 }],
+  ].map((files) => ({ tar: inPieces(tarOf(files)) }));
+  const image = await buildImage(
+    store,
+    { layers, config: {}, platform, reference: 'localhost/a:1' },
+    transfer,
+  );
+  const lowers = await lowersOf(image);
+  expect(lowers.map(({ kind }) => kind)).toEqual(['erofs', 'folder', 'folder', 'erofs', 'erofs']);
+  expect(await readFile(join(lowers[1]?.path ?? '', 'd/b'), 'utf8')).toBe('folder');
+  expect(await readFile(join(lowers[2]?.path ?? '', 'toA'), 'utf8')).toBe('lowest');
+  expect(await fileIn(lowers[3], 'toB')).toBe('7 2 folder');
+  expect(await fileIn(lowers[4], 'toC')).toBe('7 2 lowest');
+  const told = (): readonly string[] =>
+    transfer.events.flatMap((event) => (event.type === 'layer.folder' ? [event.diffId] : []));
+  const folders = image.layers.slice(1, 3).map(({ diffId }) => diffId);
+  expect(told().toSorted()).toEqual(folders.toSorted());
+  const unpacked = transfer.events.filter((event) => event.type === 'layer.unpacked').length;
+  expect(unpacked).toBe(5);
+  // Once more, by this and by another process.
+  expect(await lowersOf(image)).toEqual(lowers);
+  await store[Symbol.asyncDispose]();
+  store = await openStore({ directory: join(directory, 'store') });
+  expect(await lowersOf(image)).toEqual(lowers);
+  expect(told()).toHaveLength(6);
+  expect(transfer.events.filter((event) => event.type === 'layer.unpacked')).toHaveLength(5);
+  expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+  // Its parents are a file and a folder.
+  await writeFile(join(lowers[2]?.path ?? '', 'toA'), 'lowesT');
+  const findings = await store.fsck({ repair: false, ...transfer });
+  expect(findings.map(({ message }) => message)).toContainEqual(expect.stringContaining('"toA" has changed'));
+  await store.untag('localhost/a:1');
+  await store.prune({ olderThanMs: 0, keep: [] });
+  expect(await readdir(join(store.directory, 'layers'))).toEqual([]);
+});
+
 it.each(['folder', 'erofs'] as const)(
   'what an opaque root hides is left out, asked once or again: %s',
   async (form) => {

@@ -11,6 +11,7 @@ import {
   chainId,
   contentOf,
   isImage,
+  isWhole,
   type LayerName,
   type LayerRecord,
   lowerOf,
@@ -108,7 +109,7 @@ interface Look {
 async function layerProblem(layout: Layout, look: Look): Promise<string | undefined> {
   const { path, record } = look;
   if (record === undefined) return 'an unpacked layer without its record';
-  if (record.needsParents === true) return undefined;
+  if (!isWhole(record)) return undefined;
   const form: LowerForm = record.image === undefined ? 'folder' : 'erofs';
   const content = contentOf(path, form);
   const problem =
@@ -168,14 +169,13 @@ async function lowersOf(
   let chain: Digest | undefined;
   for (const { diffId } of layers) {
     chain = chainId(chain, diffId);
-    const alone = { ...shape, id: diffId };
-    const name = isWhole(await readRecord(layout, alone)) ? alone : { ...shape, id: chain };
-    if (!isWhole(await readRecord(layout, name))) return undefined;
-    lowers.push(lowerOf(layout, name));
+    const forms: readonly LowerForm[] = shape.form === 'erofs' ? ['erofs', 'folder'] : ['folder', 'erofs'];
+    // A layer that is no file-system image, and one that is a folder for that reason, stand among others.
+    const names = forms.flatMap((form) => [diffId, chain as Digest].map((id) => ({ ...shape, form, id })));
+    const records = await Promise.all(names.map((name) => readRecord(layout, name)));
+    const there = names.find((_name, index) => isWhole(records[index]));
+    if (there === undefined) return undefined;
+    lowers.push(lowerOf(layout, there));
   }
   return lowers;
-}
-
-function isWhole(record: LayerRecord | undefined): boolean {
-  return record !== undefined && record.needsParents !== true;
 }

@@ -38,6 +38,8 @@ export interface LayerRecord {
   readonly image?: ImageRecord;
   /** Set instead of content: the layer links into its parents, so look for its chainID. */
   readonly needsParents?: true;
+  /** Set instead of content: why the layer is no file-system image. Look for its folder. */
+  readonly notErofs?: string;
   /** The boot in which it was written; until `durable` it is believed in that boot only. */
   readonly boot: string;
   readonly durable: boolean;
@@ -96,12 +98,17 @@ export async function readRecord(layout: Layout, name: LayerName): Promise<Layer
   const record = await readRecordAt(layerDirectory(layout, name));
   if (record === undefined || record.id !== name.id) return undefined;
   if (record.map?.hostBase !== name.map?.hostBase || record.map?.size !== name.map?.size) return undefined;
-  if (name.form === 'erofs' && record.needsParents !== true) {
+  if (name.form === 'erofs' && isWhole(record)) {
     const path = contentOf(layerDirectory(layout, name), name.form);
     if (!(await isImage(path, record.image))) return undefined;
   }
   if (!record.durable && (record.boot === 'unknown' || record.boot !== (await bootId()))) return undefined;
   return record;
+}
+
+/** Whether the layer is there, and not only a mark that says where else to look for it. */
+export function isWhole(record: LayerRecord | undefined): record is LayerRecord {
+  return record !== undefined && record.needsParents !== true && record.notErofs === undefined;
 }
 
 export async function readRecordAt(directory: string): Promise<LayerRecord | undefined> {

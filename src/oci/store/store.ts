@@ -17,7 +17,7 @@ import type { Descriptor, Digest, PinnedImage, PinnedLayer } from '../types.ts';
 import { checkStore } from './fsck.ts';
 import { describe, type Reached, type ReadSmall, reach } from './graph.ts';
 import { ingestBlob, readBlobFile, sizeOf } from './ingest.ts';
-import { lowerOf, readRecord } from './layers.ts';
+import { isWhole, lowerOf, readRecord } from './layers.ts';
 import { type Layout, openLayout } from './layout.ts';
 import { LeaseBook } from './leases.ts';
 import { acquireLock, type Lock } from './lock.ts';
@@ -167,7 +167,7 @@ class DiskStore implements LayoutStore {
       image.layers.map(async ({ diffId }) => {
         const name = { ...shape, id: diffId };
         const record = await readRecord(this.#layout, name);
-        return record === undefined || record.needsParents ? undefined : lowerOf(this.#layout, name);
+        return isWhole(record) ? lowerOf(this.#layout, name) : undefined;
       }),
     );
     if (known.every((lower) => lower !== undefined)) return await visible(known);

@@ -9,6 +9,7 @@ import { helperEnvironment } from '../../kernel/system/index.ts';
 import {
   type LayerSink,
   NeedsParents,
+  NotErofs,
   openErofsSink,
   openSink,
   type Unpacked,
@@ -40,6 +41,9 @@ import { step } from './steps.ts';
 /** Inflating, checking and writing overlap best with one layer for each core; more costs memory only. */
 const PARALLEL = Math.max(1, Math.min(4, availableParallelism()));
 const READ_CHUNK = 256 * 1024;
+
+/** Stands in a record instead of content. */
+type Mark = { readonly needsParents: true } | { readonly notErofs: string };
 
 /** Limits how many layers are unpacked at once in this process. */
 class Slots {
@@ -85,7 +89,10 @@ export class Unpacker {
     const record =
       (await readRecord(this.#layout, name)) ??
       (await this.#make(layer, name, { ...options, parents: undefined }));
-    return record.needsParents === true ? undefined : lowerOf(this.#layout, name);
+    if (record.needsParents === true) return undefined;
+    if (record.notErofs === undefined) return lowerOf(this.#layout, name);
+    sayFolder(record, options);
+    return await this.layer(layer, { ...shape, form: 'folder' }, options);
   }
 
   /** All layers of an image, lowest first. Those that need their parents wait for them. */
@@ -127,12 +134,21 @@ export class Unpacker {
   ): Promise<Lower> {
     const alone = await this.layer(layer, chained, options);
     if (alone !== undefined) return alone;
-    const parents = await Promise.all(options.below);
-    const record = await readRecord(this.#layout, chained);
+    return await this.#chained(layer, chained, { ...options, parents: await Promise.all(options.below) });
+  }
+
+  async #chained(
+    layer: PinnedLayer,
+    name: LayerName,
+    options: TransferOptions & { readonly parents: readonly Lower[] },
+  ): Promise<Lower> {
+    const known = await readRecord(this.#layout, name);
     // The lowest layer's chainID is its diffID, whose record says only that it has no parents to look into.
-    if (record === undefined || record.needsParents === true)
-      await this.#make(layer, chained, { ...options, parents });
-    return lowerOf(this.#layout, chained);
+    const record =
+      known === undefined || known.needsParents === true ? await this.#make(layer, name, options) : known;
+    if (record.notErofs === undefined) return lowerOf(this.#layout, name);
+    sayFolder(record, options);
+    return await this.#chained(layer, { ...name, form: 'folder' }, options);
   }
 
   async #make(
@@ -170,15 +186,15 @@ export class Unpacker {
       const unpacked = await this.#unpack(layer, content, { ...options, ...name });
       step('layer.unpacked');
       const record: LayerRecord =
-        unpacked === undefined
-          ? { ...head, entries: 0, opaque: [], needsParents: true, durable: false }
-          : { ...head, ...unpacked, durable: false };
+        'entries' in unpacked
+          ? { ...head, ...unpacked, durable: false }
+          : { ...head, entries: 0, opaque: [], ...unpacked, durable: false };
       // Not synced: after a power failure the record is not believed anyway.
       await writeFile(join(temporary, RECORD), JSON.stringify(record), { mode: 0o600 });
       step('layer.record');
       await this.#reveal(temporary, layerDirectory(this.#layout, name));
       this.#written.set(layerDirectory(this.#layout, name), record);
-      if (unpacked !== undefined) {
+      if ('entries' in unpacked) {
         options.emit({ type: 'layer.unpacked', diffId: layer.diffId, entries: unpacked.entries });
       }
       return record;
@@ -192,7 +208,7 @@ export class Unpacker {
     layer: PinnedLayer,
     content: string,
     options: TransferOptions & Shape & { readonly parents: readonly Lower[] | undefined },
-  ): Promise<Pick<LayerRecord, 'entries' | 'opaque' | 'image'> | undefined> {
+  ): Promise<Pick<LayerRecord, 'entries' | 'opaque' | 'image'> | Mark> {
     const path = this.#layout.blob(layer.digest);
     if ((await sizeOf(path)) === undefined) throw missing(layer.digest);
     const blob = createReadStream(path, { highWaterMark: READ_CHUNK });
@@ -215,9 +231,9 @@ export class Unpacker {
       const { entries, opaque } = await unpack(sink);
       return { entries, opaque, image: await recordImage(content, sink.digest) };
     } catch (error) {
-      if (error instanceof NeedsParents) {
+      if (error instanceof NeedsParents || error instanceof NotErofs) {
         if (options.form === 'erofs') await rm(content, { force: true });
-        return undefined;
+        return error instanceof NotErofs ? { notErofs: error.because } : { needsParents: true };
       }
       if (isSkycapError(error) && ['OCI_LAYER_INVALID', 'OCI_LAYER_DIFFID'].includes(error.code)) {
         // Is the image wrong, or have the stored bytes changed? The latter has another remedy.
@@ -272,6 +288,10 @@ export class Unpacker {
     this.#startSync();
     await this.#syncing;
   }
+}
+
+function sayFolder({ diffId, notErofs }: LayerRecord, { emit }: TransferOptions): void {
+  if (notErofs !== undefined) emit({ type: 'layer.folder', diffId, because: notErofs });
 }
 
 /** overlayfs does not look whether a layer's root is opaque, so what such a layer hides is left out. */

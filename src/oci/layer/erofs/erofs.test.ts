@@ -6,9 +6,11 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { isSkycapError } from '../../../kernel/index.ts';
 import { inPieces, type TarFile, tarOf } from '../../../testkit/images/index.ts';
+import { digestOf } from '../../names/index.ts';
 import type { IdMap } from '../../port.ts';
 import type { TarEntry } from '../entry.ts';
 import { ErofsReader, type ErofsSink, openErofsSink, unpackLayer } from '../index.ts';
+import { MOST_XATTR_BYTES } from './copyable.ts';
 import { BLOCK } from './format.ts';
 import { type Grown, grownTree, plainEntry } from './testing.ts';
 
@@ -26,7 +28,7 @@ afterEach(async () => {
 
 async function write(tree: readonly Grown[]): Promise<ErofsSink> {
   await rm(image, { force: true });
-  const sink = await openErofsSink(image);
+  const sink = await openErofsSink(image, Infinity);
   for (const { entry, body } of tree) {
     const parts = [body.subarray(0, 1), body.subarray(1)].filter((part) => part.length > 0);
     await sink.put(entry, async () => parts.shift());
@@ -58,9 +60,12 @@ async function readAll(): Promise<Map<string, Found>> {
   return found;
 }
 
-const layer = async (files: readonly TarFile[], map?: IdMap): Promise<ErofsSink> => {
+const layer = async (
+  files: readonly TarFile[],
+  { map, most }: { readonly map?: IdMap; readonly most?: number } = {},
+): Promise<ErofsSink> => {
   await rm(image, { force: true });
-  const sink = await openErofsSink(image);
+  const sink = await openErofsSink(image, most);
   await unpackLayer(inPieces(tarOf(files), 700), sink, { map, signal });
   return sink;
 };
@@ -128,7 +133,7 @@ it('a layer keeps its whiteouts in the form of overlayfs, and its ids are shifte
       { path: 'd/h', type: 'link', linkPath: 'd/f', uid: 5, gid: 6 },
       { path: '.wh.gone' },
     ],
-    { hostBase: 1000, size: 100 },
+    { map: { hostBase: 1000, size: 100 } },
   );
   const found = await readAll();
   expect([...found.keys()]).toEqual(['', 'd', 'd/f', 'd/h', 'gone']);
@@ -167,18 +172,67 @@ it('the order of attributes in the archive changes nothing', async () => {
   expect(await digests[1]).toBe(await digests[0]);
 });
 
-it('what the form cannot hold is refused with a code', async () => {
+it('a device number that Linux has not is refused, as it is where the layer is a folder', async () => {
   expect(await codeOf(layer([{ path: 'd', type: 'char', devMajor: 4096, devMinor: 1 }]))).toBe(
     'OCI_LAYER_WRITE',
   );
   expect(await codeOf(layer([{ path: 'd', type: 'block', devMajor: 1, devMinor: 2 ** 20 }]))).toBe(
     'OCI_LAYER_WRITE',
   );
-  const xattrs = new Map([['user.big', Buffer.alloc(65_536)]]);
-  expect(await codeOf(layer([{ path: 'f', xattrs }]))).toBe('OCI_LAYER_WRITE');
   expect(await codeOf(layer([{ path: 'd', type: 'char', devMajor: 4095, devMinor: 2 ** 20 - 1 }]))).toBe(
     'done',
   );
+});
+
+const sized = (...sizes: number[]): ReadonlyMap<string, Buffer> =>
+  new Map(sizes.map((size, index) => [`user.${index}`, Buffer.alloc(size, 7)]));
+
+it.each<[string, ReadonlyMap<string, Buffer>, number | undefined, string]>([
+  ['the largest value of the format', sized(65_535), Infinity, 'done'],
+  ['a larger value', sized(65_536), Infinity, 'larger than EROFS'],
+  [
+    'values that are too large together',
+    sized(60_000, 60_000, 60_000, 60_000, 60_000),
+    Infinity,
+    'larger than EROFS',
+  ],
+  ['as much as can be copied', sized(3944), undefined, 'done'],
+  ['one byte more than can be copied', sized(3945), undefined, 'would not be copied'],
+  ['many that are too large together', sized(1310, 1310, 1310), undefined, 'would not be copied'],
+  ['a name of 255 bytes', new Map([[`user.${'n'.repeat(250)}`, Buffer.alloc(1)]]), undefined, 'done'],
+  ['a longer name', new Map([[`user.${'n'.repeat(251)}`, Buffer.alloc(1)]]), undefined, 'longer than 255'],
+  ['an empty name', new Map([['user.', Buffer.alloc(1)]]), undefined, 'an empty name'],
+])(
+  'attributes that a file-system image or a copy of its file could not have: %s',
+  async (_what, xattrs, most, verdict) => {
+    const files: TarFile[] = [
+      { path: 'f', content: 'x', xattrs },
+      { path: 'g', content: 'y' },
+    ];
+    const said = await codeOf(layer(files, { most: most ?? MOST_XATTR_BYTES }));
+    expect(said).toContain(verdict === 'done' ? 'done' : 'NotErofs: the layer has ');
+    expect(said).toContain(verdict);
+    if (verdict === 'done') expect((await readAll()).get('f')?.entry.xattrs).toEqual(xattrs);
+  },
+);
+
+it('what cannot be one file is nevertheless compared with its diffID first', async () => {
+  const tar = tarOf([{ path: 'f', xattrs: sized(65_536) }]);
+  const wrong = digestOf('something else');
+  const unpacked = unpackLayer(inPieces(tar), await openErofsSink(image), {
+    map: undefined,
+    signal,
+    diffId: wrong,
+  });
+  expect(await codeOf(unpacked)).toBe('OCI_LAYER_DIFFID');
+});
+
+it('attributes that a hard link adds count for its file', async () => {
+  const files: TarFile[] = [
+    { path: 'f', content: 'x', xattrs: new Map([['user.f', Buffer.alloc(2500)]]) },
+    { path: 'h', type: 'link', linkPath: 'f', xattrs: new Map([['user.h', Buffer.alloc(2500)]]) },
+  ];
+  expect(await codeOf(layer(files))).toContain('would not be copied');
 });
 
 it('what is there already is not overwritten, and a damaged image is said so', async () => {

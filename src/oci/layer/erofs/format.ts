@@ -1,4 +1,4 @@
-import { damaged, unfit } from './errors.ts';
+import { damaged, NotErofs, unfit } from './errors.ts';
 
 /**
  * The on-disk form of EROFS without compression (Linux, fs/erofs/erofs_fs.h): 4 KiB blocks, extended inodes, no
@@ -217,6 +217,8 @@ const PREFIXES: readonly (readonly [string, number])[] = [
   ['security.', 6],
 ];
 
+const LARGE = 'has attributes that are larger than EROFS can hold';
+
 export type Xattrs = ReadonlyMap<string, Buffer>;
 
 /** Rounded up to what an inode counts in; 0 for none. */
@@ -224,7 +226,7 @@ export function xattrsSize(xattrs: Xattrs | undefined): number {
   if (xattrs === undefined || xattrs.size === 0) return 0;
   let size = XATTR_HEADER;
   for (const [name, value] of xattrs) size += pad4(XATTR_ENTRY + splitName(name).rest.length + value.length);
-  if ((size - XATTR_HEADER) / 4 + 1 > 0xffff) throw unfit('the attributes of a file are too large');
+  if ((size - XATTR_HEADER) / 4 + 1 > 0xffff) throw new NotErofs(LARGE);
   return size;
 }
 
@@ -233,7 +235,7 @@ export function encodeXattrs(xattrs: Xattrs, target: Buffer, at: number): void {
   // In byte order, so that the bytes do not depend on the order in the archive.
   for (const [name, value] of [...xattrs].sort(([a], [b]) => (a < b ? -1 : 1))) {
     const { index, rest } = splitName(name);
-    if (rest.length > 255 || value.length > 0xffff) throw unfit('an attribute of a file is too large');
+    if (rest.length > 255 || value.length > 0xffff) throw new NotErofs(LARGE);
     target.writeUInt8(rest.length, here);
     target.writeUInt8(index, here + 1);
     target.writeUInt16LE(value.length, here + 2);
@@ -260,7 +262,7 @@ export function decodeXattrs(bytes: Buffer): Xattrs {
 function splitName(name: string): { readonly index: number; readonly rest: string } {
   for (const [prefix, index] of PREFIXES)
     if (name.startsWith(prefix)) return { index, rest: name.slice(prefix.length) };
-  throw unfit(`a file has the attribute ${JSON.stringify(name)}`);
+  throw new NotErofs(`has an attribute that EROFS has no number for`);
 }
 
 function pad4(size: number): number {

@@ -7,6 +7,8 @@ import type { Digest } from '../../types.ts';
 import { type ByteString, showPath, type TarEntry } from '../entry.ts';
 import type { LayerSink } from '../sink.ts';
 import { BlockWriter } from './block-writer.ts';
+import { assertCopyable, MOST_XATTR_BYTES } from './copyable.ts';
+import { NotErofs } from './errors.ts';
 import { BLOCK, encodeDevice, encodeFirstBlock, type Kind } from './format.ts';
 import { layOut, writeMetadata } from './metadata.ts';
 import type { Inode } from './tree.ts';
@@ -17,6 +19,9 @@ const CAPABILITY = 'security.capability';
 /**
  * Writes a layer as one EROFS file in one pass: bodies as they come, then directories and inodes, the superblock in
  * its reserved place last. Only metadata stays in memory. The same layer with the same ids gives the same bytes.
+ *
+ * What cannot be one file is taken to its end nevertheless, so that everything else about it is known to be right, and
+ * `finish` throws NotErofs.
  */
 export class ErofsSink implements LayerSink {
   readonly #path: string;
@@ -25,10 +30,13 @@ export class ErofsSink implements LayerSink {
   readonly #out: BlockWriter;
   readonly #root: Inode;
   readonly #directories = new Map<ByteString, Inode>();
+  readonly #xattrBytes: number;
   #digest: Digest | undefined;
   #size = 0;
+  #unfit: NotErofs | undefined;
 
-  constructor(path: string, handle: FileHandle) {
+  constructor(path: string, handle: FileHandle, xattrBytes = MOST_XATTR_BYTES) {
+    this.#xattrBytes = xattrBytes;
     this.#path = path;
     this.#handle = handle;
     this.#out = new BlockWriter(handle, this.#hash, BLOCK);
@@ -48,6 +56,7 @@ export class ErofsSink implements LayerSink {
   }
 
   async put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
+    if (!this.#fits(entry)) return;
     try {
       if (entry.type === 'file') await this.#file(entry, next);
       else if (entry.type === 'link') this.#link(entry);
@@ -60,16 +69,18 @@ export class ErofsSink implements LayerSink {
 
   /** As `chown` and the rest would do it on disk: capabilities go, other attributes stay unless they are named. */
   async restamp(entry: TarEntry): Promise<void> {
+    if (!this.#fits(entry)) return;
     const { parent, name } = this.#place(entry.path);
     const inode = parent.children?.get(name);
     if (inode === undefined) throw new Error('nothing is there');
     const xattrs = new Map([...(inode.xattrs ?? []), ...(entry.xattrs ?? [])]);
     if (entry.xattrs?.has(CAPABILITY) !== true) xattrs.delete(CAPABILITY);
-    stamp(inode, { ...entry, xattrs });
+    if (this.#fits({ xattrs })) stamp(inode, { ...entry, xattrs });
   }
 
   async finish(): Promise<void> {
     try {
+      if (this.#unfit !== undefined) throw this.#unfit;
       const plan = layOut(this.#root, this.#out.position / BLOCK);
       await writeMetadata(plan, this.#out);
       await this.#out.flush();
@@ -87,6 +98,16 @@ export class ErofsSink implements LayerSink {
   async abort(): Promise<void> {
     await this.#out.flush().catch(() => undefined);
     await this.#handle.close().catch(() => undefined);
+  }
+
+  #fits({ xattrs }: Pick<TarEntry, 'xattrs'>): boolean {
+    try {
+      if (this.#unfit === undefined) assertCopyable(xattrs, this.#xattrBytes);
+    } catch (error) {
+      if (!(error instanceof NotErofs)) throw error;
+      this.#unfit = error;
+    }
+    return this.#unfit === undefined;
   }
 
   async #file(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
@@ -149,11 +170,15 @@ export class ErofsSink implements LayerSink {
   }
 }
 
-/** Makes the file, which must not be there. */
-export async function openErofsSink(path: string): Promise<ErofsSink> {
+/**
+ * Makes the file, which must not be there.
+ *
+ * @param xattrBytes Of one file, at most.
+ */
+export async function openErofsSink(path: string, xattrBytes?: number): Promise<ErofsSink> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   try {
-    return new ErofsSink(path, await open(path, flags, 0o600));
+    return new ErofsSink(path, await open(path, flags, 0o600), xattrBytes);
   } catch (error) {
     throw diskError(error, path);
   }
