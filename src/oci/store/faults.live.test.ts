@@ -26,6 +26,8 @@ import {
   type StoreOperation,
 } from '../../testkit/images/store-operations.ts';
 import { recordingTransfer } from '../../testkit/images/transfer.ts';
+import { ErofsReader } from '../layer/index.ts';
+import type { LowerForm } from '../port.ts';
 import { openStore } from './index.ts';
 import { type StoreStep, storeSteps } from './steps.ts';
 
@@ -43,7 +45,13 @@ interface Scenario {
   readonly prepare?: () => Promise<void> | void;
 }
 
-const pulled = (): Promise<void> => operate('pull', { directory, source });
+/** In which form a pull has its layers unpacked. */
+let form: LowerForm;
+const inForm = (operation: StoreOperation): StoreOperation =>
+  operation === 'pull' && form === 'erofs' ? 'pull-erofs' : operation;
+const perform = (operation: StoreOperation): Promise<void> =>
+  operate(inForm(operation), { directory, source });
+const pulled = (): Promise<void> => perform('pull');
 const fresh = (operation: StoreOperation): Scenario => ({ operation });
 const pull = fresh('pull');
 
@@ -97,10 +105,13 @@ const scenarios: Readonly<Record<StoreStep, Scenario>> = {
   'fsck.aside': after('fsck', () => writeFileSync(join(directory, 'index.json'), '{"manifests":')),
   'fsck.blob': after('fsck', () => flip(largestBlob())),
   'fsck.manifest': after('fsck', () => rmSync(largestBlob())),
-  'fsck.layer': after('fsck', () => truncateSync(join(layers()[0] as string, 'root', 'd', file()), 1000)),
+  'fsck.layer': after('fsck', () => {
+    const layer = layers()[0] as string;
+    const [folder] = form === 'erofs' ? [] : readdirSync(join(layer, 'root', 'd'));
+    truncateSync(join(layer, folder === undefined ? 'image.erofs' : `root/d/${folder}`), 1000);
+  }),
 };
 
-const file = (): string => readdirSync(join(layers()[0] as string, 'root', 'd'))[0] as string;
 const names = (folder: string): readonly string[] => readdirSync(join(directory, folder));
 const layers = (): readonly string[] => names('layers').map((name) => join(directory, 'layers', name));
 
@@ -126,7 +137,7 @@ function flip(path: string): void {
 
 /** Runs the operation in a process of its own that stops at the step. */
 function start(operation: StoreOperation, failpoint: string): { child: ChildProcess; ended: Promise<Ended> } {
-  const child = spawn(process.execPath, [WORKER, operation, directory, source], {
+  const child = spawn(process.execPath, [WORKER, inForm(operation), directory, source], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, SKYCAP_FAILPOINT: failpoint },
   });
@@ -189,7 +200,7 @@ function expectReadable(reference: string): void {
 
 /** After the same operation once more: everything is there, and nothing is left of what was cut off. */
 async function expectMended(operation: StoreOperation): Promise<void> {
-  await operate(operation, { directory, source });
+  await perform(operation);
   expectWhole();
   if (operation === 'fsck') {
     await using store = await openStore({ directory });
@@ -199,19 +210,33 @@ async function expectMended(operation: StoreOperation): Promise<void> {
   if (operation === 'pull' || operation === 'fsck') expectReadable(pulledName);
   if (operation === 'import') expectReadable(importedName);
   if (operation === 'pull') {
-    const contents = layers().map((layer) => readdirSync(join(layer, 'root', 'd')).join());
+    const contents = await Promise.all(layers().map(namesIn));
     expect(contents.toSorted()).toEqual(['one', 'two']);
   }
   if (operation === 'prune') expect(blobs()).toEqual([]);
   expect(names('ingest')).toEqual([]);
   expect(names('layers').filter((name) => name.startsWith('tmp-'))).toEqual([]);
   expect([...names('.'), ...names('leases')].filter((name) => name.endsWith('.tmp'))).toEqual([]);
-  await operate('prune', { directory, source });
+  await perform('prune');
   expect(names('trash')).toEqual([]);
   expect(names('locks').filter((name) => name.startsWith('holder-'))).toEqual([]);
   await using store = await openStore({ directory });
   expect(await store.fsck({ repair: false, ...recordingTransfer() })).toEqual([]);
 }
+
+async function namesIn(layer: string): Promise<string> {
+  if (form === 'folder') return readdirSync(join(layer, 'root', 'd')).join();
+  await using reader = await ErofsReader.open(join(layer, 'image.erofs'));
+  const folder = await reader.find('d');
+  return folder === undefined ? '' : (await reader.names(folder)).map(({ name }) => name).join();
+}
+
+/** What is done otherwise where layers are files. */
+const erofsSteps = storeSteps.filter((step) => /^(layer\.|fsck\.layer|prune\.layer)/.test(step));
+const inForms: readonly (readonly [StoreStep, LowerForm])[] = [
+  ...storeSteps.map((step) => [step, 'folder'] as const),
+  ...erofsSteps.map((step) => [step, 'erofs'] as const),
+];
 
 const lacking =
   process.getuid?.() !== 0 ? 'root' : spawnSync('skopeo', ['--version']).error ? 'skopeo' : undefined;
@@ -236,7 +261,8 @@ describe.skipIf(lacking !== undefined)('K10 every write of the store', () => {
     directory = join(disk, 'store');
   });
 
-  it.each(storeSteps)('K10 survives kill -9 at %s', async (step) => {
+  it.each(inForms)('K10 survives kill -9 at %s, layers as %s', async (step, layerForm) => {
+    form = layerForm;
     const { operation, prepare } = scenarios[step];
     await prepare?.();
     const damaged = step === 'fsck.blob' ? [largestBlob()] : [];
@@ -268,7 +294,8 @@ describe.skipIf(lacking !== undefined)('K10 every write of the store', () => {
       execFileSync('umount', ['-l', disk]);
     });
 
-    it.each(storeSteps)('K11 loses nothing at %s', async (step) => {
+    it.each(inForms)('K11 loses nothing at %s, layers as %s', async (step, layerForm) => {
+      form = layerForm;
       const { operation, prepare } = scenarios[step];
       await prepare?.();
       const damaged = step === 'fsck.blob' ? [largestBlob()] : [];

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { pullImage } from '../../oci/image/index.ts';
-import type { LayoutStore } from '../../oci/index.ts';
+import type { LayoutStore, LowerForm } from '../../oci/index.ts';
 import { openStore } from '../../oci/store/index.ts';
 import { makeImage } from './index.ts';
 import { storeRegistry } from './store-registry.ts';
 import { recordingTransfer } from './transfer.ts';
 
 /** What tests interrupt; each can be done again. */
-export type StoreOperation = 'open' | 'pull' | 'import' | 'prune' | 'fsck';
+export type StoreOperation = 'open' | 'pull' | 'pull-erofs' | 'import' | 'prune' | 'fsck';
 
 export const pulledName = 'localhost/test/pulled:1';
 export const importedName = 'localhost/test/imported:1';
@@ -35,7 +35,8 @@ export async function operate(
 ): Promise<void> {
   await using store = await openStore({ directory });
   const transfer = recordingTransfer();
-  if (operation === 'pull') await pullAndUnpack(store, source);
+  if (operation === 'pull') await pullAndUnpack(store, source, 'folder');
+  else if (operation === 'pull-erofs') await pullAndUnpack(store, source, 'erofs');
   else if (operation === 'import') {
     await makeImage(store, {
       reference: importedName,
@@ -46,9 +47,9 @@ export async function operate(
   else if (operation === 'fsck') await store.fsck({ repair: true, ...transfer });
 }
 
-async function pullAndUnpack(store: LayoutStore, directory: string): Promise<void> {
+async function pullAndUnpack(store: LayoutStore, directory: string, form: LowerForm): Promise<void> {
   const transfer = recordingTransfer();
   await using source = await openStore({ directory });
   const image = await pullImage(storeRegistry(source), store, pulledName, { ...transfer, platform });
-  await store.lowers(image, undefined, transfer);
+  await store.lowers(image, undefined, { ...transfer, form });
 }
