@@ -113,7 +113,7 @@ export interface Host {
   readonly pid: number;
   readonly uid: number;
   /** Sends a signal to another process. */
-  signal(pid: number, signal: 'SIGTERM' | 'SIGQUIT'): void;
+  signal(pid: number, signal: NodeJS.Signals): void;
 }
 
 export interface Output {

@@ -1,4 +1,5 @@
 export { loadBundleSource } from './bundle-source.ts';
+export { cancelRun } from './cancel.ts';
 export { deleteInstallation } from './cleanup.ts';
 export { lockBundle } from './ensure-lock.ts';
 export { pruneRuns } from './prune.ts';

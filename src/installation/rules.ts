@@ -1,4 +1,4 @@
-import type { Installation } from '../state/index.ts';
+import type { Installation, Run } from '../state/index.ts';
 import { installationError } from './errors.ts';
 
 export interface ActionRules {
@@ -13,6 +13,11 @@ export function isInstalled(installation: Installation | undefined): boolean {
   if (installation === undefined) return false;
   const { installed, uninstalled } = installation.status;
   return installed !== undefined && (uninstalled === undefined || uninstalled < installed);
+}
+
+/** By its record it goes on. */
+export function isOpen(run: Run): boolean {
+  return run.state === 'running' || run.state === 'pending';
 }
 
 /**

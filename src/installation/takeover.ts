@@ -10,17 +10,33 @@ import type { ActionDeps } from './types.ts';
 import { endsInstallation, removeAfterUninstall } from './uninstall.ts';
 import { readBaseline, removeBaseline, savedOutside, saveWorkspaceState } from './workspace.ts';
 
+export type TakeOverDeps = Pick<
+  ActionDeps,
+  'state' | 'engine' | 'emit' | 'now' | 'signal' | 'kill' | 'directory'
+>;
+
+/** One run that is ended instead of awaited; others wait for the next command. */
+export interface EndedRun {
+  readonly runId: string;
+  /** As in a run: the first ends its steps with grace, the second at once. */
+  readonly signals: Pick<ActionDeps, 'signal' | 'kill'>;
+}
+
 /**
  * Whoever holds the lock finishes what a killed process left: awaits its containers, collects outputs and state,
  * closes its records. Only then may anything new start, so that never two containers of one installation run.
  *
  * @throws RUN_OTHER_ENGINE where another engine has to be asked what became of the run
  */
-export async function takeOver(key: InstallationKey, deps: ActionDeps): Promise<readonly Run[]> {
+export async function takeOver(
+  key: InstallationKey,
+  deps: TakeOverDeps,
+  ended?: EndedRun,
+): Promise<readonly Run[]> {
   const found = await deps.state.getInstallation(key);
   if (found === undefined) return [];
   let installation = found;
-  const open = await openRuns(found, deps);
+  const open = (await openRuns(found, deps)).filter((run) => ended === undefined || run.id === ended.runId);
   const closed: Run[] = [];
   for (const run of open) {
     if (run.engine !== deps.engine.name) {
@@ -34,25 +50,32 @@ export async function takeOver(key: InstallationKey, deps: ActionDeps): Promise<
     emit({
       type: 'notice',
       code: 'run-interrupted',
-      message: `run ${run.id} (${run.action}) was interrupted; waiting for what it left`,
+      message: `run ${run.id} (${run.action}) was interrupted; ${ended === undefined ? 'waiting for' : 'ending'} what it left`,
     });
-    const ended = await close(run, installation, deps);
-    installation = endedInstallation(installation, ended, deps.now());
-    await deps.state.putRun(ended);
+    const last = await close(run, installation, { ...deps, signals: ended?.signals ?? deps });
+    installation = endedInstallation(installation, last, deps.now());
+    await deps.state.putRun(last);
     await deps.state.putInstallation(installation);
-    emit({ type: 'notice', code: 'run-closed', message: `run ${run.id} ended: ${ended.state}` });
-    closed.push(ended);
+    emit({ type: 'notice', code: 'run-closed', message: `run ${run.id} ended: ${last.state}` });
+    closed.push(last);
   }
   return closed;
 }
 
 /** Runs whose record says that they go on. Their processes are dead where nobody holds the installation's lock. */
-export async function openRuns(installation: Installation, deps: ActionDeps): Promise<readonly Run[]> {
+export async function openRuns(
+  installation: Installation,
+  deps: Pick<ActionDeps, 'state'>,
+): Promise<readonly Run[]> {
   return deps.state.listRuns({ installationId: installation.id, states: ['running', 'pending'] });
 }
 
-async function close(run: Run, installation: Installation, deps: ActionDeps): Promise<Run> {
-  const { signal, kill, emit, state } = deps;
+async function close(
+  run: Run,
+  installation: Installation,
+  deps: TakeOverDeps & { readonly signals: EndedRun['signals'] },
+): Promise<Run> {
+  const { signal, emit, state } = deps;
   const plan = JSON.parse(run.plan) as Plan;
   const session = await deps.engine.adopt(run.id, { signal, emit });
   const { finishInterrupted } = await loadRun();
@@ -71,8 +94,8 @@ async function close(run: Run, installation: Installation, deps: ActionDeps): Pr
       session === undefined ? new Map() : tarFiles(await session.workspace.get(paths)),
     emit,
     now: deps.now,
-    signal,
-    kill,
+    signal: deps.signals.signal,
+    kill: deps.signals.kill,
   });
   const isGone = endsInstallation(plan) && ended.state === 'succeeded';
   if (session !== undefined) {

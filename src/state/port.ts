@@ -64,6 +64,8 @@ export interface StepChange {
 
 /** What the store of this machine can do besides; `openState` gives one. */
 export interface ManagedStateStore extends StateStore {
+  /** Living processes that hold the installation's lock; one of another host counts as living. */
+  holders(key: InstallationKey): Promise<readonly LiveHolder[]>;
   /**
    * New master and data keys; parameters and outputs are encrypted anew. Fingerprints stay comparable. What is
    * lost already stays lost and is no error.
@@ -89,6 +91,13 @@ export interface InstallationLock extends AsyncDisposable {
 export interface LockHolder {
   readonly runId: string;
   readonly action: string;
+}
+
+export interface LiveHolder extends LockHolder {
+  readonly host: string;
+  readonly pid: number;
+  /** By SIGSTOP or a debugger; of another host nobody knows. */
+  readonly isStopped: boolean;
 }
 
 export interface LogWriter extends AsyncDisposable {

@@ -4,7 +4,14 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enginesToTest } from '../support/engines.ts';
 import { supervisorsOf } from '../support/supervisors.ts';
-import { expectCode, makeWorld, type Ran, type RunOptions, type World } from '../support/world.ts';
+import {
+  expectCode,
+  makeWorld,
+  type Ran,
+  type Running,
+  type RunOptions,
+  type World,
+} from '../support/world.ts';
 
 interface RunJson {
   readonly id: string;
@@ -61,6 +68,13 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
   async function lastRun(name: string): Promise<RunJson> {
     const id = (await runsOf(name)).at(-1)?.id ?? '';
     return expectCode(await world.skycap(['run', 'show', id, '-o', 'json']), 0).json<RunJson>();
+  }
+
+  async function waiting(name: string): Promise<{ id: string; running: Running }> {
+    expectCode(await act(['install', name]), 0);
+    const running = world.start(['invoke', name, '--action', 'wait', '--progress', 'json'], { cwd });
+    await running.said('waiting');
+    return { id: ((await runsOf(name)).at(-1) as RunJson).id, running };
   }
 
   it('B85 lets an action run only where it fits', async () => {
@@ -139,6 +153,38 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
     expect((await lastRun('killed')).steps[0]).toMatchObject({ id: 'wait', exitCode: 137 });
     const again = expectCode(await world.skycap(['run', 'cancel', id]), 2);
     expect(again.stderr).toContain('has ended already');
+  });
+
+  it('B94 cancels a run whose process is stopped, which goes on to obey', async () => {
+    const { id, running } = await waiting('stopped');
+    running.process.kill('SIGSTOP');
+
+    const cancelled = expectCode(await world.skycap(['run', 'cancel', id, '-o', 'json']), 0);
+
+    expect(cancelled.json()).toMatchObject({ state: 'aborted', signalled: running.process.pid });
+    expect(cancelled.stderr).toContain('was stopped');
+    expect(printed(expectCode(await running.ended, 130), 'wait')).toBe('waiting\ngot TERM');
+  });
+
+  it('B94 ends a run by force, with its process or after it is gone', async () => {
+    for (const name of ['forced', 'left']) {
+      const { id, running } = await waiting(name);
+      running.process.kill(name === 'forced' ? 'SIGSTOP' : 'SIGKILL');
+      if (name === 'left') {
+        await running.ended;
+        expect(expectCode(await world.skycap(['run', 'cancel', id]), 2).stderr).toContain('--force');
+      }
+
+      const cancelled = expectCode(await world.skycap(['run', 'cancel', id, '--force', '-o', 'json']), 0);
+
+      expect(cancelled.json()).toMatchObject({ state: 'aborted' });
+      expect((await running.ended).signal).toBe('SIGKILL');
+      const last = await lastRun(name);
+      // It ended as it does on TERM.
+      expect(last.steps[0]).toMatchObject({ id: 'wait', state: 'aborted', exitCode: 0 });
+      const next = expectCode(await invoke(name, 'look'), 0);
+      expect(next.stderr).not.toContain('was interrupted');
+    }
   });
 
   it('B87 awaits the step of a killed tool and records its exit code and outputs', async () => {

@@ -59,11 +59,6 @@ export async function lastRunOf(state: ManagedStateStore, key: InstallationKey):
   return last;
 }
 
-/** By its record it goes on. */
-export function isOpen(run: Run): boolean {
-  return run.state === 'running' || run.state === 'pending';
-}
-
 /** Of a run that goes on by its record and that nobody works on any more. */
 export function processGone(runId: string): Event & { readonly code: string; readonly message: string } {
   return {

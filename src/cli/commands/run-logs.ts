@@ -1,10 +1,11 @@
+import { isOpen } from '../../installation/index.ts';
 import type { Event } from '../../kernel/index.ts';
 import { compose } from '../compose.ts';
 import { eventLines } from '../render/event-text.ts';
 import { LineBuffer } from '../render/lines.ts';
 import type { Command } from '../types.ts';
 import { installationFlag, installationName, namespaceFlag, runFlag } from './common.ts';
-import { findRun, isOpen, lastRunOf, processGone } from './records.ts';
+import { findRun, lastRunOf, processGone } from './records.ts';
 
 export const command: Command = {
   path: 'run logs',

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { stateError } from '../errors.ts';
-import type { InstallationKey, InstallationLock, LockHolder } from '../port.ts';
+import type { InstallationKey, InstallationLock, LiveHolder, LockHolder } from '../port.ts';
 import { asStateError, isBusy } from './database.ts';
 import { writeWhole } from './files.ts';
 import { describeKey } from './installations.ts';
@@ -114,6 +114,19 @@ export function isLetGo(locks: string, key: InstallationKey): boolean {
   return existsSync(`${base}.lock`) && !readHolders(`${base}.holders`).some(isLive);
 }
 
+/** Whoever holds the installation's lock. */
+export function liveHolders(locks: string, key: InstallationKey): readonly LiveHolder[] {
+  return readHolders(`${join(locks, fileNameOf(key))}.holders`)
+    .filter(isLive)
+    .map(({ runId, action, host, pid }) => ({
+      runId,
+      action,
+      host,
+      pid,
+      isStopped: host === hostname() && /^[Tt]$/.test(statOf(pid)?.[0] ?? ''),
+    }));
+}
+
 function readHolders(holders: string): readonly HolderFile[] {
   let names: string[];
   try {
@@ -138,12 +151,17 @@ function isLive(holder: HolderFile): boolean {
   return ticks !== undefined && (holder.startTicks === '' || ticks === holder.startTicks);
 }
 
-/** Field 22 of /proc/PID/stat (proc(5)); the name in field 2 may hold blanks and parentheses. */
 function startTicksOf(pid: number): string | undefined {
+  const fields = statOf(pid);
+  // Field 22; a zombie has ended.
+  return fields?.[0] === 'Z' ? undefined : fields?.[19];
+}
+
+/** From field 3 of /proc/PID/stat on (proc(5)); the name in field 2 may hold blanks and parentheses. */
+function statOf(pid: number): readonly string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return fields[0] === 'Z' ? undefined : fields[19];
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   } catch {
     return undefined;
   }

@@ -8,6 +8,7 @@ import type {
   InstallationKey,
   InstallationLock,
   Intent,
+  LiveHolder,
   LockHolder,
   LogWriter,
   LostItem,
@@ -24,7 +25,7 @@ import { Database } from './database.ts';
 import { prepareDirectory, type StatePaths } from './directory.ts';
 import * as installations from './installations.ts';
 import { Keyring } from './keyring.ts';
-import { acquireLock, isLetGo } from './lock.ts';
+import { acquireLock, isLetGo, liveHolders } from './lock.ts';
 import { isFileName, logPath, openLogFile, readLogFile } from './log.ts';
 import { inspectSchema, migrate } from './migrations.ts';
 import * as outputs from './outputs.ts';
@@ -249,6 +250,10 @@ class SqliteState implements ManagedStateStore {
 
   lock(key: InstallationKey, mode: 'exclusive' | 'shared', holder: LockHolder): Promise<InstallationLock> {
     return acquireLock(this.#mine().paths.locks, key, { mode, holder });
+  }
+
+  async holders(key: InstallationKey): Promise<readonly LiveHolder[]> {
+    return liveHolders(this.#mine().paths.locks, key);
   }
 
   async rotateKeys(): Promise<void> {
