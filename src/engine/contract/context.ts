@@ -8,7 +8,7 @@ import type {
   Session,
   SessionSpec,
 } from '../port.ts';
-import type { ContractFixture, Program } from './fixture.ts';
+import type { ContractFixture, Program, RunIds } from './fixture.ts';
 
 export interface Ran {
   readonly containerId: string;
@@ -34,8 +34,7 @@ export class CaseContext {
   readonly fixture: ContractFixture;
   readonly notices: string[] = [];
   readonly operation: OperationOptions;
-  readonly #runs: string[] = [];
-  readonly #installations: string[] = [];
+  readonly #runs: RunIds[] = [];
   #containers = 0;
 
   constructor(fixture: ContractFixture) {
@@ -54,8 +53,7 @@ export class CaseContext {
       network: false,
       ...more,
     };
-    this.#runs.push(spec.runId);
-    this.#installations.push(spec.installationId);
+    this.#runs.push(spec);
     return spec;
   }
 
@@ -125,9 +123,15 @@ export class CaseContext {
     return found;
   }
 
+  /** What the runs of this case have left on the host. */
+  async leftovers(): Promise<readonly string[]> {
+    return await this.fixture.leftovers(this.#runs);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const runId of this.#runs) await this.fixture.engine.sweep(runId, this.operation);
-    for (const id of this.#installations) await this.fixture.engine.removeVolumes(id, this.operation);
+    for (const { runId } of this.#runs) await this.fixture.engine.sweep(runId, this.operation);
+    for (const { installationId } of this.#runs)
+      await this.fixture.engine.removeVolumes(installationId, this.operation);
   }
 
   #follow(

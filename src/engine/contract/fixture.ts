@@ -21,11 +21,16 @@ export interface ContractFixture extends AsyncDisposable {
   readonly images: Readonly<Record<ContractImage, PinnedImage>>;
   /** The fake learns its programs; other engines leave this out. */
   learn?(program: Program): void;
-  /** What runs have left on the host: mounts, cgroups, namespaces, processes, folders, containers. */
-  leftovers(): Promise<readonly string[]>;
+  /**
+   * What these runs have left on the host: mounts, cgroups, namespaces, processes, folders, containers. Others may use
+   * the engine meanwhile, in the same suite or in another process.
+   */
+  leftovers(runs: readonly RunIds[]): Promise<readonly string[]>;
   /** Opens a session and starts a container in another process, which is killed with -9 as soon as it runs. */
   orphan(spec: SessionSpec, run: ContainerRun): Promise<void>;
 }
+
+export type RunIds = Pick<SessionSpec, 'runId' | 'installationId'>;
 
 /** By case id: why this engine may fail it. A difference that is none any more is an error too. */
 export type AllowedDifferences = Readonly<Record<string, string>>;

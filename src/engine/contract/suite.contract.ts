@@ -22,6 +22,12 @@ export const contractCases: readonly ContractCase[] = [
   ...lifetimeCases,
 ];
 
+export interface ContractOptions {
+  readonly allowedDifferences?: AllowedDifferences;
+  /** Runs a few cases at a time; they share the engine and nothing else. */
+  readonly concurrent?: boolean;
+}
+
 /**
  * Declares the suite that every engine passes. Each engine runs every case: a difference that is allowed runs too,
  * and must fail, so that the list cannot outlive its reasons.
@@ -29,7 +35,7 @@ export const contractCases: readonly ContractCase[] = [
 export function engineContract(
   name: string,
   makeFixture: () => Promise<ContractFixture>,
-  allowedDifferences: AllowedDifferences = {},
+  { allowedDifferences = {}, concurrent = false }: ContractOptions = {},
 ): void {
   describe(`engine contract: ${name}`, () => {
     let fixture: ContractFixture;
@@ -44,9 +50,10 @@ export function engineContract(
       );
     }, 120_000);
 
+    const test = concurrent ? it.concurrent : it;
     for (const one of contractCases) {
       const reason = allowedDifferences[one.id];
-      it(`${one.id}: ${one.title}${reason === undefined ? '' : ` [differs: ${reason}]`}`, async () => {
+      test(`${one.id}: ${one.title}${reason === undefined ? '' : ` [differs: ${reason}]`}`, async () => {
         ran += 1;
         const failure = await attempt(fixture, one);
         if (reason === undefined) {
@@ -73,6 +80,6 @@ async function attempt(fixture: ContractFixture, one: ContractCase): Promise<unk
     failure = cause ?? new Error('failed');
   }
   await context[Symbol.asyncDispose]();
-  const left = await fixture.leftovers();
+  const left = await context.leftovers();
   return failure ?? (left.length === 0 ? undefined : new Error(`left behind: ${left.join(', ')}`));
 }

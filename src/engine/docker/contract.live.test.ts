@@ -1,13 +1,13 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, it } from 'vitest';
 import { loadStore, type PinnedImage } from '../../oci/index.ts';
 import { busyboxRootfs, makeImage } from '../../testkit/images/index.ts';
 import { type ContractFixture, engineContract } from '../contract/suite.contract.ts';
-import type { SessionSpec } from '../port.ts';
 import { createDockerEngine, probeDocker } from './index.ts';
 
 const socketPath = process.env.SKYCAP_TEST_DOCKER_SOCKET ?? '/var/run/docker.sock';
@@ -51,40 +51,24 @@ async function fixture(): Promise<ContractFixture> {
   const uid = process.getuid?.() ?? 0;
   const options = { socketPath, runtimeDirectory: memory, workDirectory: folder, uid };
   const engine = await createDockerEngine({ ...options, store });
-  // Others may use the same daemon meanwhile: only what came from here is looked for.
-  const labels = new Set<string>();
-  const note = (spec: SessionSpec): void => {
-    labels.add(`dev.skycap.run=${spec.runId}`).add(`dev.skycap.installation=${spec.installationId}`);
-  };
-  const docker = (...args: string[]): string[] =>
-    execFileSync('docker', ['--host', `unix://${socketPath}`, ...args], { encoding: 'utf8' })
-      .split('\n')
-      .filter((line) => line !== '');
+  const docker = async (...args: string[]): Promise<readonly string[]> =>
+    (await promisify(execFile)('docker', ['--host', `unix://${socketPath}`, ...args])).stdout.split('\n');
+  const folders = (): readonly string[] =>
+    [memory, folder].flatMap((at) => readdirSync(join(at, 'docker')).filter((one) => one.startsWith('run-')));
   return {
-    engine: {
-      ...engine,
-      async open(spec, operation) {
-        note(spec);
-        return await engine.open(spec, operation);
-      },
-    },
+    engine,
     images,
-    async leftovers() {
-      const left = [
-        ...[...labels].flatMap((label) => [
-          ...docker('ps', '-a', '--format', '{{.Names}}', '--filter', `label=${label}`),
-          ...docker('volume', 'ls', '-q', '--filter', `label=${label}`),
-          ...docker('network', 'ls', '--format', '{{.Name}}', '--filter', `label=${label}`),
-        ]),
-        ...[memory, folder].flatMap((at) =>
-          readdirSync(join(at, 'docker')).filter((name) => name.startsWith('run-')),
-        ),
-      ];
-      labels.clear();
-      return left;
+    // Cases run at once, and others use the same daemon.
+    async leftovers(runs) {
+      const ids = runs.flatMap(({ runId, installationId }) => [runId, installationId]);
+      const found = await Promise.all([
+        docker('ps', '-a', '--format', 'container {{.Names}} {{.Labels}}'),
+        docker('volume', 'ls', '--format', 'volume {{.Name}} {{.Labels}}'),
+        docker('network', 'ls', '--format', 'network {{.Name}} {{.Labels}}'),
+      ]);
+      return [...found.flat(), ...folders()].filter((line) => ids.some((id) => line.includes(id)));
     },
     async orphan(spec, run) {
-      note(spec);
       const coded = {
         ...run,
         files: run.files.map((file) => ({ ...file, content: Buffer.from(file.content).toString('base64') })),
@@ -114,6 +98,7 @@ async function fixture(): Promise<ContractFixture> {
       await gone;
     },
     async [Symbol.asyncDispose]() {
+      const left = folders();
       await engine[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
       await rm(folder, { recursive: true, force: true });
@@ -123,11 +108,13 @@ async function fixture(): Promise<ContractFixture> {
           stdio: 'ignore',
         });
       }
+      if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
     },
   };
 }
 
-if (probe.fits) engineContract('docker', fixture);
+// Of what a case takes, most is waiting for the daemon.
+if (probe.fits) engineContract('docker', fixture, { concurrent: true });
 else {
   const said = `engine contract: docker is not tested: ${probe.reason}`;
   process.stderr.write(`${said}\n`);

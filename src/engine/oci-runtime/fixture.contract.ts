@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openStore } from '../../oci/store/index.ts';
-import type { ContractFixture } from '../contract/fixture.ts';
+import type { ContractFixture, RunIds } from '../contract/fixture.ts';
 import { contractImages } from '../contract/images.contract.ts';
 import { orphan } from '../contract/orphan.ts';
 import type { Engine } from '../port.ts';
@@ -47,7 +47,7 @@ export async function crunFixture(): Promise<
     directories,
     engine: await openForContract(directories),
     images: await contractImages(store),
-    leftovers: async () => leftovers(directories),
+    leftovers: async (runs) => leftovers(directories, runs),
     orphan: (spec, run) => orphan({ module: import.meta.url, options: directories }, spec, run),
     async [Symbol.asyncDispose]() {
       await store[Symbol.asyncDispose]();
@@ -56,8 +56,8 @@ export async function crunFixture(): Promise<
   };
 }
 
-/** Everything on this host that has a name of ours in it. */
-function leftovers(directories: ContractDirectories): string[] {
+/** Everything on this host that has a name of ours in it; control groups are those of the runs. */
+function leftovers(directories: ContractDirectories, runs: readonly RunIds[]): string[] {
   const own = (text: string): boolean =>
     text.includes(directories.runtime) || text.includes(directories.state);
   const left = [directories.runtime, join(directories.state, 'runs')].flatMap((folder) =>
@@ -82,7 +82,7 @@ function leftovers(directories: ContractDirectories): string[] {
     if (existsSync(group)) {
       left.push(
         ...readdirSync(group, { withFileTypes: true })
-          .filter((one) => one.isDirectory())
+          .filter((one) => one.isDirectory() && runs.some(({ runId }) => one.name.startsWith(runId)))
           .map((one) => `cgroup ${group}/${one.name}`),
       );
     }

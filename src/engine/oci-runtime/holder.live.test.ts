@@ -46,7 +46,7 @@ describe('a holder on crun', () => {
     for (let steps = 0; steps < 3; steps += 1) await failing(context, session);
     await session.release(ran.containerId, { keep: false });
     await session.close({ keepWorkspace: false });
-    expect(await fixture.leftovers()).toEqual([]);
+    expect(await context.leftovers()).toEqual([]);
   }, 15_000);
 
   it('that was killed under a step lets it end and be cancelled, and fails the next ones', async () => {
@@ -60,7 +60,7 @@ describe('a holder on crun', () => {
     expect((await running.result).exit).toMatchObject({ cause: 'cancelled' });
     await failing(context, session);
     await session.close({ keepWorkspace: false });
-    expect(await fixture.leftovers()).toEqual([]);
+    expect(await context.leftovers()).toEqual([]);
   }, 15_000);
 
   it('that has ended answers whoever asks it later', async () => {
@@ -112,7 +112,7 @@ describe('a holder on crun', () => {
       process.kill(holder, 'SIGCONT');
     }
     await session.close({ keepWorkspace: false });
-    expect(await fixture.leftovers()).toEqual([]);
+    expect(await context.leftovers()).toEqual([]);
   }, 15_000);
 });
 

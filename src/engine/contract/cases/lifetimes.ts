@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { expect } from 'vitest';
 import { type ContractCase, contractCase } from '../case.ts';
 import { exits, reads, sh, stubborn, waits, writes } from '../programs.ts';
@@ -75,14 +76,16 @@ export const lifetimeCases: readonly ContractCase[] = [
   }),
   contractCase('grandchildren', 'double-forked children are gone when the container is', async (context) => {
     const session = await context.session();
+    // As no other suite does meanwhile.
+    const sleeps = `sleep 302.${randomInt(1e9)}`;
     const ran = await context.run(
       session,
-      sh('(setsid sleep 302 &) ; (sleep 302 & sleep 302 &) ; echo x; exit 0', (p) => p.stdout('x\n')),
+      sh(`(setsid ${sleeps} &) ; (${sleeps} & ${sleeps} &) ; echo x; exit 0`, (p) => p.stdout('x\n')),
     );
     expect(ran.exit.exitCode).toBe(0);
     const running = context.start(
       session,
-      sh('(setsid sleep 302 &) ; echo ready; sleep 302', async (p) => {
+      sh(`(setsid ${sleeps} &) ; echo ready; ${sleeps}`, async (p) => {
         p.stdout('ready\n');
         await p.sleep(302_000);
       }),
@@ -90,7 +93,7 @@ export const lifetimeCases: readonly ContractCase[] = [
     await running.said('ready');
     running.kill();
     await running.result;
-    expect(await processesWith(`sleep${String.fromCharCode(0)}302`)).toEqual([]);
+    expect(await processesWith(sleeps.replace(' ', '\0'))).toEqual([]);
   }),
   contractCase(
     'orphan-attach',
@@ -216,7 +219,7 @@ export const lifetimeCases: readonly ContractCase[] = [
     await context.fixture.orphan(spec, run);
     await context.fixture.engine.sweep(spec.runId, context.operation);
     expect(await context.fixture.engine.adopt(spec.runId, context.operation)).toBeUndefined();
-    expect(await context.fixture.leftovers()).toEqual([]);
+    expect(await context.leftovers()).toEqual([]);
     await context.fixture.engine.sweep(spec.runId, context.operation);
   }),
   contractCase('open-twice', 'a run has one session', async (context) => {
@@ -244,7 +247,7 @@ export const lifetimeCases: readonly ContractCase[] = [
     await running.said('ready');
     await session.close({ keepWorkspace: false });
     await running.result.catch(() => {});
-    expect(await context.fixture.leftovers()).toEqual([]);
+    expect(await context.leftovers()).toEqual([]);
   }),
   contractCase('network-none', 'without a network there is only the loopback', async (context) => {
     const ran = await context.run(
