@@ -1,13 +1,4 @@
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Store } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
@@ -17,7 +8,6 @@ import { killContainer, readJson, readRecord, removeContainer } from './containe
 import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { OCI_RUNTIME_GAPS } from './gaps.ts';
-import { initBinaries, mountBinaries } from './init/binary.ts';
 import { keptLease, runLease } from './keep.ts';
 import { LayerForm } from './layer-form.ts';
 import {
@@ -28,6 +18,7 @@ import {
   type RunLayout,
   runLayout,
 } from './layout.ts';
+import { type Programs, preparePrograms } from './programs.ts';
 import { seccompProgram } from './seccomp-program.ts';
 import { RuntimeSession } from './session.ts';
 
@@ -133,44 +124,13 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
   };
 }
 
-interface Programs {
-  /** Must lie where programs may be executed. */
-  readonly init: string;
-  readonly mount: string;
-}
-
 function prepareDirectories(directories: Directories): Programs {
   mkdirSync(directories.state, { recursive: true, mode: 0o700 });
   // A container can leave a setuid file of the owner's in its workspace: nobody else may reach it.
   chmodSync(directories.state, 0o700);
   mkdirSync(directories.runtime, { recursive: true, mode: 0o700 });
   chmodSync(directories.runtime, 0o700);
-  const init = initBinaries[process.arch];
-  const mount = mountBinaries[process.arch];
-  if (init === undefined || mount === undefined) {
-    throw engineError('ENGINE_SESSION_FAILED', `there is no init program for ${process.arch}`, {
-      hint: 'use the docker engine on this architecture',
-    });
-  }
-  const folder = join(directories.state, 'init');
-  mkdirSync(folder, { recursive: true, mode: 0o755 });
-  return {
-    init: writeProgram(join(folder, '.init'), init),
-    mount: writeProgram(join(folder, '.mount'), mount),
-  };
-}
-
-/** Written only where it is not there yet: another process may be about to start a container with it. */
-function writeProgram(path: string, base64: string): string {
-  const program = Buffer.from(base64, 'base64');
-  const found = statSync(path, { throwIfNoEntry: false });
-  if (found?.isFile() === true && (found.mode & 0o777) === 0o755 && program.equals(readFileSync(path)))
-    return path;
-  const fresh = `${path}.${process.pid}`;
-  writeFileSync(fresh, program, { mode: 0o755 });
-  chmodSync(fresh, 0o755);
-  renameSync(fresh, path);
-  return path;
+  return preparePrograms(join(directories.state, 'init'));
 }
 
 function makeRun(
