@@ -12,7 +12,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'unit',
-          include: ['src/**/*.test.ts', 'test/fuzz/*.test.ts'],
+          include: ['src/**/*.test.ts', 'test/fuzz/*.test.ts', 'test/mutation/*.test.ts'],
           exclude: ['src/**/*.live.test.ts'],
         },
       },
