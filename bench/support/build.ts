@@ -5,12 +5,13 @@ import { buildSync } from 'esbuild';
 
 const root = join(import.meta.dirname, '../..');
 
+const PROGRAMS = ['pull-child', 'push-child', 'pack-child', 'root-child'] as const;
+
 /** Run it once before what imports the library, which is then there, as are the programs of `childProgram`. */
 export function buildLibrary(): void {
   execFileSync(process.execPath, [join(root, 'scripts/build.ts'), '--if-stale'], { stdio: 'inherit' });
-  const names = ['pull-child', 'push-child', 'root-child'];
   buildSync({
-    entryPoints: names.map((name) => join(root, 'bench/support', `${name}.ts`)),
+    entryPoints: PROGRAMS.map((name) => join(root, 'bench/support', `${name}.ts`)),
     outdir: join(root, 'dist/bench'),
     bundle: true,
     format: 'esm',
@@ -19,6 +20,6 @@ export function buildLibrary(): void {
 }
 
 /** A program that uses the library in a process of its own, its types stripped beforehand as the library's are. */
-export function childProgram(name: 'pull-child' | 'push-child' | 'root-child'): string {
+export function childProgram(name: (typeof PROGRAMS)[number]): string {
   return join(root, 'dist/bench', `${name}.js`);
 }

@@ -76,7 +76,7 @@ export async function startRegistry(
   throw new Error('docker-registry did not come up');
 }
 
-/** Puts an image of these layers at `image` in a registry. */
+/** Puts an image of these layers at `image` in a registry. @returns its size, in bytes packed */
 export async function publish(
   directory: string,
   image: string,
@@ -84,17 +84,19 @@ export async function publish(
     { length: LAYERS },
     (_, layer) => ({ files: layerFiles(layer) }),
   ),
-): Promise<void> {
+): Promise<number> {
   const made = join(directory, 'made');
+  let size = 0;
   {
     await using store = await openStore({ directory: made });
     const transfer = { signal: new AbortController().signal, emit: () => {} };
     const platform = hostPlatform({ platform: process.platform, arch: process.arch });
-    const { size } = await buildImage(store, { layers, config: {}, reference: image, platform }, transfer);
+    ({ size } = await buildImage(store, { layers, config: {}, reference: image, platform }, transfer));
     console.error(`image: ${Math.round(size / 1e6)} MB packed`);
   }
   await run('skopeo', ['copy', '-q', '--dest-tls-verify=false', `oci:${made}:${image}`, `docker://${image}`]);
   await rm(made, { recursive: true });
+  return size;
 }
 
 /** Resident bytes and CPU time of a process and all below it. */

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import type { TarEntry } from './entry.ts';
@@ -58,6 +57,7 @@ export class GnuTarSink implements LayerSink {
   #failure: Error | undefined;
   #gathered = Buffer.allocUnsafe(GATHER);
   #used = 0;
+  #written: Promise<void> = Promise.resolve();
 
   constructor(directory: string) {
     this.#directory = directory;
@@ -130,10 +130,12 @@ export class GnuTarSink implements LayerSink {
   async #send(part: Buffer): Promise<void> {
     const stdin = this.#child.stdin;
     if (stdin === null || stdin.destroyed || stdin.errored !== null) throw this.#error(await this.#closed);
-    if (stdin.write(part)) return;
-    const drained = once(stdin, 'drain').catch(() => undefined);
-    const ended = await Promise.race([drained.then(() => undefined), this.#closed]);
-    if (ended !== undefined) throw this.#error(ended);
+    const before = this.#written;
+    this.#written = new Promise((resolve) => {
+      stdin.write(part, () => resolve());
+    });
+    // One piece ahead, so that tar has work while the next is made. A tar that ends lets go of what was not written.
+    await before;
   }
 
   #error(code: number): Error {

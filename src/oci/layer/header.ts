@@ -28,14 +28,26 @@ function text(block: Buffer, start: number, length: number): string {
   return block.toString('latin1', start, end === -1 || end > start + length ? start + length : end);
 }
 
+const SPACE = 32;
+const ZERO = 48;
+
 /** Octal with blanks around it, or base-256 where the first bit is set. Blank is 0. */
 function number(block: Buffer, start: number, length: number): number {
-  const first = block[start] as number;
-  if ((first & 0x80) !== 0) return base256(block, start, length);
-  const field = block.toString('latin1', start, start + length).replace(/^[ \0]+|[ \0].*$/gs, '');
-  if (field === '') return 0;
-  if (!/^[0-7]+$/.test(field)) throw invalid(`a header field is not a number`);
-  return Number.parseInt(field, 8);
+  if (((block[start] as number) & 0x80) !== 0) return base256(block, start, length);
+  const end = start + length;
+  let at = start;
+  while (at < end && isBlank(block[at] as number)) at++;
+  let value = 0;
+  for (; at < end && !isBlank(block[at] as number); at++) {
+    const digit = (block[at] as number) - ZERO;
+    if (digit < 0 || digit > 7) throw invalid(`a header field is not a number`);
+    value = value * 8 + digit;
+  }
+  return value;
+}
+
+function isBlank(byte: number): boolean {
+  return byte === SPACE || byte === 0;
 }
 
 function base256(block: Buffer, start: number, length: number): number {
@@ -52,16 +64,24 @@ function base256(block: Buffer, start: number, length: number): number {
   return Number(value);
 }
 
+/** Some old archivers took bytes for signed numbers. */
 function checkSum(block: Buffer): boolean {
-  let unsigned = 0;
-  let signed = 0;
-  for (let index = 0; index < BLOCK; index++) {
-    const byte = index >= 148 && index < 156 ? 32 : (block[index] as number);
-    unsigned += byte;
-    signed += byte > 127 ? byte - 256 : byte;
-  }
   const stated = number(block, 148, 8);
-  return stated === unsigned || stated === signed;
+  const unsigned = sumOf(block);
+  if (stated === unsigned) return true;
+  let high = 0;
+  for (let index = 0; index < BLOCK; index++) {
+    if ((block[index] as number) > 127 && (index < 148 || index >= 156)) high++;
+  }
+  return stated === unsigned - 256 * high;
+}
+
+/** With blanks in place of the sum itself. */
+function sumOf(block: Buffer): number {
+  let sum = 8 * SPACE;
+  for (let index = 0; index < 148; index++) sum += block[index] as number;
+  for (let index = 156; index < BLOCK; index++) sum += block[index] as number;
+  return sum;
 }
 
 export function decodeHeader(block: Buffer): RawHeader {
@@ -79,12 +99,14 @@ export function decodeHeader(block: Buffer): RawHeader {
     gid: number(block, 116, 8),
     size: number(block, 124, 12),
     mtime: { seconds: number(block, 136, 12), nanos: 0 },
-    typeFlag: block.toString('latin1', 156, 157),
+    typeFlag: String.fromCharCode(block[156] as number),
     linkName: text(block, 157, 100),
     devMajor: devices ? number(block, 329, 8) : 0,
     devMinor: devices ? number(block, 337, 8) : 0,
   };
 }
+
+const USTAR = Buffer.from('ustar\x0000', 'latin1');
 
 export const TYPE_FLAGS: Readonly<Record<EntryType, string>> = {
   file: '0',
@@ -104,6 +126,7 @@ export interface HeaderFields {
   readonly name: string;
   readonly prefix: string;
   readonly mode: number;
+  /** Above `MAX_OCTAL_ID` in base-256, which GNU tar reads in any header. */
   readonly uid: number;
   readonly gid: number;
   readonly size: number;
@@ -114,31 +137,49 @@ export interface HeaderFields {
   readonly devMinor: number;
 }
 
+/** Digits, zeros before them, and a NUL behind. */
 function octal(
   block: Buffer,
   start: number,
   field: { readonly length: number; readonly value: number },
 ): void {
-  block.write(field.value.toString(8).padStart(field.length - 1, '0'), start, 'latin1');
+  let left = field.value;
+  for (let at = start + field.length - 2; at >= start; at--) {
+    block[at] = ZERO + (left % 8);
+    left = Math.floor(left / 8);
+  }
+}
+
+function id(block: Buffer, start: number, value: number): void {
+  if (value <= MAX_OCTAL_ID) octal(block, start, { length: 8, value });
+  else {
+    block[start] = 0x80;
+    block.writeUIntBE(value, start + 2, 6);
+  }
 }
 
 /** Deterministic: ustar magic, numeric owners only, all unused bytes zero. */
 export function encodeHeader(fields: HeaderFields): Buffer {
-  const block = Buffer.alloc(BLOCK);
+  const block = Buffer.allocUnsafe(BLOCK).fill(0);
   block.write(fields.name, 0, 'latin1');
   octal(block, 100, { length: 8, value: fields.mode });
-  octal(block, 108, { length: 8, value: fields.uid });
-  octal(block, 116, { length: 8, value: fields.gid });
+  id(block, 108, fields.uid);
+  id(block, 116, fields.gid);
   octal(block, 124, { length: 12, value: fields.size });
   octal(block, 136, { length: 12, value: fields.seconds });
-  block.write(fields.typeFlag, 156, 'latin1');
-  block.write(fields.linkName, 157, 'latin1');
-  block.write('ustar\x0000', 257, 'latin1');
+  block[156] = fields.typeFlag.charCodeAt(0);
+  if (fields.linkName !== '') block.write(fields.linkName, 157, 'latin1');
+  USTAR.copy(block, 257);
   octal(block, 329, { length: 8, value: fields.devMajor });
   octal(block, 337, { length: 8, value: fields.devMinor });
-  block.write(fields.prefix, 345, 'latin1');
-  let sum = 8 * 32;
-  for (let index = 0; index < BLOCK; index++) sum += block[index] as number;
-  block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+  if (fields.prefix !== '') block.write(fields.prefix, 345, 'latin1');
+  sign(block);
   return block;
+}
+
+/** Puts the sum over a header into it. */
+export function sign(block: Buffer): void {
+  octal(block, 148, { length: 7, value: sumOf(block) });
+  block[154] = 0;
+  block[155] = SPACE;
 }

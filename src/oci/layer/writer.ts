@@ -1,5 +1,5 @@
 import type { TarEntry } from './entry.ts';
-import { BLOCK, encodeHeader, MAX_OCTAL_ID, MAX_OCTAL_SIZE, TYPE_FLAGS } from './header.ts';
+import { BLOCK, encodeHeader, MAX_OCTAL_ID, MAX_OCTAL_SIZE, sign, TYPE_FLAGS } from './header.ts';
 import { encodePax, formatPaxTime } from './pax.ts';
 import { pad } from './reader.ts';
 
@@ -8,7 +8,7 @@ const XATTR = 'SCHILY.xattr.';
 export interface EncodeOptions {
   /**
    * Where a long name goes: into a PAX record (portable, for what we publish), or into GNU `L` and `K` records,
-   * whose bytes GNU tar takes as they are instead of converting them from UTF-8.
+   * whose bytes GNU tar takes as they are instead of converting them from UTF-8. Large owners then stand in base-256.
    */
   readonly longNames: 'pax' | 'gnu';
 }
@@ -35,8 +35,10 @@ export function encodeEntry(entry: TarEntry, options: EncodeOptions = PORTABLE):
     if (options.longNames === 'gnu') before.push(gnuLong('K', entry.linkPath));
     else put('linkpath', entry.linkPath);
   }
-  if (entry.uid > MAX_OCTAL_ID) put('uid', String(entry.uid));
-  if (entry.gid > MAX_OCTAL_ID) put('gid', String(entry.gid));
+  // Base-256 is no part of PAX, and a record for each entry would double what GNU tar has to read.
+  const mayBeLarge = options.longNames === 'gnu';
+  if (entry.uid > MAX_OCTAL_ID && !mayBeLarge) put('uid', String(entry.uid));
+  if (entry.gid > MAX_OCTAL_ID && !mayBeLarge) put('gid', String(entry.gid));
   if (entry.size > MAX_OCTAL_SIZE) put('size', String(entry.size));
   const { seconds, nanos } = entry.mtime;
   const plainTime = nanos === 0 && seconds >= 0 && seconds <= MAX_OCTAL_SIZE;
@@ -48,8 +50,8 @@ export function encodeEntry(entry: TarEntry, options: EncodeOptions = PORTABLE):
     name: split?.name ?? path.slice(0, 100),
     prefix: split?.prefix ?? '',
     mode: entry.mode,
-    uid: entry.uid > MAX_OCTAL_ID ? 0 : entry.uid,
-    gid: entry.gid > MAX_OCTAL_ID ? 0 : entry.gid,
+    uid: entry.uid > MAX_OCTAL_ID && !mayBeLarge ? 0 : entry.uid,
+    gid: entry.gid > MAX_OCTAL_ID && !mayBeLarge ? 0 : entry.gid,
     size: entry.size > MAX_OCTAL_SIZE ? 0 : entry.size,
     seconds: plainTime ? seconds : Math.min(Math.max(seconds, 0), MAX_OCTAL_SIZE),
     typeFlag: TYPE_FLAGS[entry.type],
@@ -91,10 +93,7 @@ function gnuLong(typeFlag: 'L' | 'K', value: string): Buffer {
   const record = metaRecord(typeFlag, '././@LongLink', Buffer.from(`${value}\0`, 'latin1'));
   // GNU readers ask for GNU magic before they believe an `L`.
   record.write('ustar  \0', 257, 'latin1');
-  let sum = 8 * 32;
-  for (let index = 0; index < BLOCK; index++)
-    sum += index >= 148 && index < 156 ? 0 : (record[index] as number);
-  record.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+  sign(record);
   return record;
 }
 

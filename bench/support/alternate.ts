@@ -1,0 +1,26 @@
+// Contenders by turns, so that what the machine does meanwhile hits all of them.
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { median, type Timed } from './peers.ts';
+
+export const ROUNDS = 3;
+
+/** Runs every contender once a round, each in a fresh folder that stays. */
+export async function alternate<Name extends string>(
+  directory: string,
+  contenders: Readonly<Record<Name, (work: string, round: number) => Promise<Timed>>>,
+): Promise<Readonly<Record<Name, readonly Timed[]>>> {
+  const names = Object.keys(contenders) as Name[];
+  const all = Object.fromEntries(names.map((name) => [name, [] as Timed[]])) as Record<Name, Timed[]>;
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const name of round % 2 === 0 ? names : names.toReversed()) {
+      const work = join(directory, `work-${names.join('-')}-${round}-${name}`);
+      await mkdir(work);
+      all[name].push(await contenders[name](work, round));
+    }
+  }
+  console.error(Object.fromEntries(names.map((name) => [name, all[name].map(({ ms }) => Math.round(ms))])));
+  return all;
+}
+
+export const wall = (times: readonly Timed[]): number => median(times.map(({ ms }) => ms));
