@@ -90,6 +90,31 @@ describe('what an interrupted run left', () => {
     expect(outputs.map((one) => [one.name, Buffer.from(one.value).toString()])).toEqual([['made', 'by it']]);
   });
 
+  it('is on record whole or not at all where whoever takes it over is killed too', async () => {
+    const directory = world.bundle(
+      `outputs:\n  - {name: made, type: string, sensitive: false, applyTo: [install]}\ninstall:\n${step('a')}look:\n${step('b')}customActions:\n  look: {modifies: false}\n`,
+    );
+    await killed(directory, 'install', (process) => {
+      process.files.write('/cnab/app/outputs/made', 'by it');
+      return 0;
+    });
+    const { image, calls } = programs({});
+    const second = mortalState(world.state, { after: (method) => /^put(Step|Output)$/.test(method) });
+    void world.run(directory, 'look', { image, world: host, state: second.state });
+    await second.dead;
+
+    const record = async () => {
+      const [install] = await world.state.listRuns({});
+      const outputs = await world.state.runOutputs(install?.id ?? '');
+      return [install?.state, install?.steps[0]?.state, ...outputs.map((one) => one.name)];
+    };
+    expect(await record()).toEqual(['running', 'succeeded', 'made']);
+
+    await world.run(directory, 'look', { image, world: host });
+    expect(await record()).toEqual(['succeeded', 'succeeded', 'made']);
+    expect(calls).toEqual(['b']);
+  });
+
   it('removes state after an uninstall that succeeded', async () => {
     const directory = world.bundle(
       `install:\n${step('a')}uninstall:\n${step('u')}look:\n${step('b')}customActions:\n  look: {modifies: false}\n`,

@@ -6,7 +6,7 @@ import { attemptRecord, takeWhatIsLeft } from './attempt-end.ts';
 import type { RunEvent } from './events.ts';
 import { finalOutputs, type RunHooks } from './execute.ts';
 import { maskValue } from './masking.ts';
-import { mergeOutputs, recordOutputs } from './outputs.ts';
+import { emitOutputs, mergeOutputs, outputRecords } from './outputs.ts';
 import { StepOutput } from './step-output.ts';
 import { defaultRunOptions } from './types.ts';
 import { failureOf } from './verdict.ts';
@@ -53,9 +53,19 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Fi
     const step = plan.steps.find((candidate) => candidate.id === intent.stepId);
     const record = steps.get(intent.stepId);
     if (step !== undefined && record?.state === 'running') {
-      const updated = await finishStep(interrupted, { step, record, intent, gathered });
+      const {
+        record: updated,
+        outputs,
+        told,
+      } = await finishStep(interrupted, { step, record, intent, gathered });
+      const context = { ...interrupted, installationId: run.installationId, runId: run.id };
       steps.set(step.id, updated);
-      await state.putStep(run.id, updated, { ended: intent.containerId });
+      await state.putStep(run.id, updated, {
+        ended: intent.containerId,
+        outputs: outputRecords(context, outputs),
+      });
+      emitOutputs(context, step, outputs);
+      if (told !== undefined) interrupted.emit(told);
       // Only now: should this process die too, the next one finds the container again.
       if (updated.state !== 'pending' && updated.state !== 'unknown')
         await interrupted.session?.release(intent.containerId, { keep: false });
@@ -102,6 +112,14 @@ export async function finishInterrupted(interrupted: InterruptedRun): Promise<Fi
   return { run: closed, carried: gathered.carried };
 }
 
+/** A step as its record has to become, with the outputs that belong into the same commit. */
+interface FinishedStep {
+  readonly record: StepRecord;
+  readonly outputs: ReadonlyMap<string, KnownValue>;
+  /** To be said once it is on record; undefined where its container was not found. */
+  readonly told?: RunEvent;
+}
+
 async function finishStep(
   interrupted: InterruptedRun,
   found: {
@@ -110,8 +128,8 @@ async function finishStep(
     readonly intent: Intent;
     readonly gathered: Gathered;
   },
-): Promise<StepRecord> {
-  const { session, plan, run } = interrupted;
+): Promise<FinishedStep> {
+  const { session, plan } = interrupted;
   const { step, record, intent, gathered } = found;
   const { containerId } = intent;
   const started = performance.now();
@@ -123,11 +141,8 @@ async function finishStep(
   });
   if (session === undefined || exit === undefined) {
     const state: StepState = session === undefined ? 'unknown' : 'pending';
-    return {
-      ...record,
-      state,
-      attempts: record.attempts.map((a) => (a.number === intent.attempt ? { ...a, state } : a)),
-    };
+    const attempts = record.attempts.map((a) => (a.number === intent.attempt ? { ...a, state } : a));
+    return { record: { ...record, state, attempts }, outputs: new Map() };
   }
   const left = await takeWhatIsLeft({ plan, session }, step, {
     exit,
@@ -136,31 +151,25 @@ async function finishStep(
     found: gathered.carried,
     values: gathered,
   });
-  await recordOutputs(
-    { ...interrupted, installationId: run.installationId, runId: run.id },
-    step,
-    mergeOutputs(gathered.outputs, { plan, step }, left.outputs),
-  );
   const error = left.isIgnored ? undefined : (failureOf(step, exit) ?? left.error);
   const state = endOf(exit, error);
-  interrupted.emit({
-    type: 'step.finished',
-    step: step.id,
-    state,
-    exitCode: exit.exitCode,
-    durationMs: Math.round(performance.now() - started),
-    message: error?.message ?? 'it finished after the process that had started it was killed',
-  });
+  const attempts = [
+    ...record.attempts.filter((a) => a.number !== intent.attempt),
+    attemptRecord(intent.attempt, containerId, exit),
+  ];
+  const { exitCode, finishedAt } = exit;
+  const message = error === undefined ? {} : { message: error.message };
   return {
-    ...record,
-    state,
-    exitCode: exit.exitCode,
-    finishedAt: exit.finishedAt,
-    ...(error === undefined ? {} : { message: error.message }),
-    attempts: [
-      ...record.attempts.filter((a) => a.number !== intent.attempt),
-      attemptRecord(intent.attempt, containerId, exit),
-    ],
+    record: { ...record, state, exitCode, finishedAt, ...message, attempts },
+    outputs: mergeOutputs(gathered.outputs, { plan, step }, left.outputs),
+    told: {
+      type: 'step.finished',
+      step: step.id,
+      state,
+      exitCode,
+      durationMs: Math.round(performance.now() - started),
+      message: error?.message ?? 'it finished after the process that had started it was killed',
+    },
   };
 }
 
