@@ -63,17 +63,38 @@ function utf8(text: string): string {
 const unicodeEscape = (character: string): string =>
   `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
-/** Without the outer quotes: as JavaScript writes it, with `/` escaped, as Go does (`<`, `>`, `&`), ASCII only. */
+const everyEscape = /\\(?:u[0-9a-f]{4}|.)/g;
+
+/**
+ * Without the outer quotes, as encoders in use write a string: JavaScript and most others; Go (`<`, `>`, `&` escaped);
+ * Gson (`=` and `'`, too); .NET (quotes, `+` and the backtick, too). Each also in ASCII alone (Python), with digits of
+ * both cases, and where it is common with `/` escaped (PHP). At last twice over: JSON as a string in JSON.
+ */
 function jsonForms(raw: string): readonly string[] {
   const text = asText(Buffer.from(raw, 'latin1'));
   if (text === undefined) return [];
   const plain = JSON.stringify(text).slice(1, -1);
-  const html = plain.replace(/[<>&\u2028\u2029]/g, unicodeEscape);
-  const ascii = plain.replace(/[\u007f-\uffff]/g, unicodeEscape);
-  const upper = ascii.replace(/\\\\|\\u([0-9a-f]{4})/g, (all, digits?: string) =>
-    digits === undefined ? all : `\\u${digits.toUpperCase()}`,
+  const ascii = inAscii(plain);
+  const go = plain.replace(/[<>&\u2028\u2029]/g, unicodeEscape);
+  const gson = plain.replace(/[<>&='\u2028\u2029]/g, unicodeEscape);
+  const dotnet = plain
+    .replace(everyEscape, (escape) => (escape === '\\"' ? '\\u0022' : escape))
+    .replace(/[<>&'+`]/g, unicodeEscape);
+  const lower = [plain, ascii, go, inAscii(go), gson, inAscii(dotnet)];
+  const once = new Set([...lower, ...lower.map(withUpperDigits)]);
+  const slashes = [plain, ascii, withUpperDigits(ascii)].map((form) => form.replaceAll('/', '\\/'));
+  const twice = [plain, ascii].map((form) => JSON.stringify(form).slice(1, -1));
+  return [...once, ...slashes, ...twice].map(utf8);
+}
+
+function inAscii(json: string): string {
+  return json.replace(/[\u007f-\uffff]/g, unicodeEscape);
+}
+
+function withUpperDigits(json: string): string {
+  return json.replace(everyEscape, (escape) =>
+    escape.startsWith('\\u') ? `\\u${escape.slice(2).toUpperCase()}` : escape,
   );
-  return [plain, html, ascii, upper, plain.replaceAll('/', '\\/')].map(utf8);
 }
 
 const UNRESERVED = 'A-Za-z0-9_.~\\-';

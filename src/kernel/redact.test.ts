@@ -138,6 +138,46 @@ describe('masking', () => {
     );
   });
 
+  it('knows how encoders of JSON escape', () => {
+    const value = `naïve/"pass"\\u00E9\\ <b>&'x' =+\` \u{1f511}\n2nd`;
+    const redactor = createRedactor([{ name: 's', value: { value } }]);
+    const encode = (special: RegExp, { upper = false, slash = false } = {}): string =>
+      [
+        ...JSON.stringify(value)
+          .slice(1, -1)
+          .matchAll(/\\.|[^\\]/gs),
+      ]
+        .map(([part]) => {
+          if (part === '\\"' ? special.test('"') : part.length === 1 && special.test(part)) {
+            const digits = part
+              .charCodeAt(part.length - 1)
+              .toString(16)
+              .padStart(4, '0');
+            return `\\u${upper ? digits.toUpperCase() : digits}`;
+          }
+          return slash && part === '/' ? '\\/' : part;
+        })
+        .join('');
+    const encoded = {
+      php: encode(/[^ -~]/, { slash: true }),
+      'php, text as it is': encode(/(?!)/, { slash: true }),
+      python: encode(/[^ -~]/),
+      jackson: encode(/[^ -~]/, { upper: true }),
+      go: encode(/[<>&]/),
+      'rails in ASCII': encode(/[<>&]|[^ -~]/),
+      gson: encode(/[<>&=']/),
+      dotnet: encode(/["<>&'+`]|[^ -~]/, { upper: true }),
+      'json in json': JSON.stringify(JSON.stringify(value).slice(1, -1)).slice(1, -1),
+      'python in python': encode(/[^ -~]/)
+        .replaceAll('\\', '\\\\')
+        .replaceAll('"', '\\"'),
+    };
+    for (const [encoder, text] of Object.entries(encoded))
+      expect(redactor.text(`<${text}>`), encoder).toBe(`<${MASK}>`);
+    // Nobody writes it so, and it is not looked for.
+    expect(redactor.text(encode(/[nps]/))).not.toContain(MASK);
+  });
+
   it('knows how real shells quote', () => {
     const values = [
       'it\'s a $(secret) `x` "y" \\z!',
