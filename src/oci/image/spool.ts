@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,12 +14,11 @@ export async function spoolBlob(
   bytes: AsyncIterable<Uint8Array>,
   transfer: TransferOptions,
 ): Promise<{ readonly digest: Digest; readonly size: number }> {
-  const name = `spool-${randomBytes(12).toString('hex')}`;
-  const path = join(store.directory, 'ingest', name);
-  const lockPath = join(store.directory, 'locks', name);
-  const { tryLock } = await import('../store/lock.ts');
+  const { lockNew } = await import('../store/lock.ts');
   // Before the file is there: where somebody finds the file and the lock is free, this process has died.
-  using _lock = tryLock(lockPath);
+  const { name, lock } = lockNew(join(store.directory, 'locks'), 'spool');
+  using _lock = lock;
+  const path = join(store.directory, 'ingest', name);
   try {
     const blob = await writeSpool(path, bytes, transfer.signal);
     failpoint('spool.written');
@@ -32,7 +31,7 @@ export async function spoolBlob(
     return blob;
   } finally {
     await rm(path, { force: true });
-    await rm(lockPath, { force: true });
+    await rm(lock.path, { force: true });
   }
 }
 

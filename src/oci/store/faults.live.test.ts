@@ -80,6 +80,7 @@ const scenarios: Readonly<Record<StoreStep, Scenario>> = {
   'blob.renamed': pull,
   'spool.write': fresh('import'),
   'spool.written': fresh('import'),
+  'lock.made': fresh('import'),
   'lease.written': pull,
   'lease.renamed': pull,
   'index.written': pull,
@@ -219,7 +220,7 @@ async function expectMended(operation: StoreOperation): Promise<void> {
   expect([...names('.'), ...names('leases')].filter((name) => name.endsWith('.tmp'))).toEqual([]);
   await perform('prune');
   expect(names('trash')).toEqual([]);
-  expect(names('locks').filter((name) => name.startsWith('holder-'))).toEqual([]);
+  expect(names('locks').filter((name) => /^(holder|spool)-/.test(name))).toEqual([]);
   await using store = await openStore({ directory });
   expect(await store.fsck({ repair: false, ...recordingTransfer() })).toEqual([]);
 }

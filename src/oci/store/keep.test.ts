@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +9,7 @@ import { inPieces, makeImage, recordingTransfer } from '../../testkit/images/ind
 import { digestOf } from '../names/index.ts';
 import type { Descriptor, Digest, PinnedImage } from '../types.ts';
 import { type LayoutStore, openStore } from './index.ts';
-import { tryLock } from './lock.ts';
+import { lockNew, tryLock } from './lock.ts';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
 const INDEX = 'application/vnd.oci.image.index.v1+json';
@@ -163,12 +164,47 @@ describe('prune', () => {
   });
 });
 
+describe('lock files that nobody has locked', () => {
+  it('are harmless, and those of one process go', async () => {
+    for (const name of ['store', 'holder-dead', 'spool-dead']) await writeFile(path('locks', name), '');
+    for (let index = 0; index < 256; index++) {
+      const hex = index.toString(16).padStart(2, '0');
+      for (const kind of ['blob', 'layer']) await writeFile(path('locks', `${kind}-${hex}`), '');
+    }
+    const made = await image();
+    expect(await store.lowers(made, undefined, transfer)).toHaveLength(1);
+    expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+    await store.prune(now);
+    const names = (await readdir(path('locks'))).filter((name) => !/^(blob|layer)-..$/.test(name));
+    // The living one is this store's own.
+    expect(names.map((name) => name.replace(/-.*/, '')).toSorted()).toEqual(['holder', 'store']);
+    expect(names).not.toContain('holder-dead');
+  });
+
+  it('that was taken for a dead one before it was locked gives way to another', () => {
+    const names: string[] = [];
+    const { name, lock } = lockNew(path('locks'), 'spool', (made) => {
+      names.push(made);
+      if (names.length === 1) rmSync(path('locks', made));
+      if (names.length !== 2) return;
+      using _other = tryLock(path('locks', made));
+      rmSync(path('locks', made));
+    });
+    using _lock = lock;
+    expect(names).toHaveLength(3);
+    expect(name).toBe(names[2]);
+    expect(tryLock(path('locks', name))).toBeUndefined();
+  });
+});
+
 describe('whoever writes', () => {
   it('sweeps what nobody can go on with, once, and not what can be continued', async () => {
     const part = `sha256-${'a'.repeat(64)}.part`;
     await writeFile(path('.index.json.1.aa.tmp'), 'x');
     await writeFile(path('leases', '.b.json.1.aa.tmp'), 'x');
     await writeFile(path('ingest', 'spool-dead'), 'x');
+    // Dead before it had locked it, and before the file was there.
+    await writeFile(path('locks', 'spool-made'), '');
     await writeFile(path('ingest', 'spool-alive'), 'x');
     using _alive = tryLock(path('locks', 'spool-alive'));
     await writeFile(path('ingest', part), 'x');

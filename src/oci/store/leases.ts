@@ -1,11 +1,10 @@
-import { randomUUID } from 'node:crypto';
 import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { isDigest } from '../names/index.ts';
 import type { Digest } from '../types.ts';
 import type { Layout } from './layout.ts';
-import { type Lock, tryLock } from './lock.ts';
+import { type Lock, lockNew, tryLock } from './lock.ts';
 import { step } from './steps.ts';
 
 interface LeaseFile {
@@ -69,10 +68,7 @@ export class LeaseBook {
 
   #holderName(): string {
     if (this.#holder === undefined) {
-      const name = `holder-${randomUUID()}`;
-      const lock = tryLock(join(this.#layout.locks, name));
-      if (lock === undefined) throw new Error('a new lock file is locked');
-      this.#holder = { name, lock };
+      this.#holder = lockNew(this.#layout.locks, 'holder');
     }
     return this.#holder.name;
   }

@@ -1,7 +1,11 @@
+import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
+import { step } from './steps.ts';
 
 /**
  * Locks between processes. Node has no flock, and a file that merely exists outlives its process; an exclusive
@@ -13,9 +17,13 @@ export interface Lock extends Disposable {
   readonly path: string;
 }
 
-/** @throws OCI_STORE_INVALID where the file cannot be made or is no lock file */
-export function tryLock(path: string): Lock | undefined {
+/**
+ * @param made Called when the file is there and not yet locked.
+ * @throws OCI_STORE_INVALID where the file cannot be made or is no lock file
+ */
+export function tryLock(path: string, made?: () => void): Lock | undefined {
   const database = openLockFile(path);
+  made?.();
   try {
     // Nothing is ever written, so no journal beside it (on a full disk it could not be made either).
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
@@ -34,6 +42,27 @@ export function tryLock(path: string): Lock | undefined {
       database.close();
     },
   };
+}
+
+/**
+ * A lock under a name of its own, that proves its process to be alive. Whoever finds it free removes it: then the
+ * process has died, or has not locked it yet and takes another name.
+ */
+export function lockNew(
+  folder: string,
+  kind: 'holder' | 'spool',
+  made?: (name: string) => void,
+): { readonly name: string; readonly lock: Lock } {
+  for (;;) {
+    const name = `${kind}-${randomUUID()}`;
+    const path = join(folder, name);
+    const lock = tryLock(path, () => {
+      step('lock.made');
+      made?.(name);
+    });
+    if (lock !== undefined && existsSync(path)) return { name, lock };
+    lock?.[Symbol.dispose]();
+  }
 }
 
 function openLockFile(path: string): DatabaseSync {

@@ -75,10 +75,14 @@ export async function sweepUnfinished(layout: Layout, olderThanMs: number): Prom
   return swept;
 }
 
-/** Blobs of our own that died before their digest was known: the lock of the same name is free. */
+/**
+ * Blobs of our own that died before their digest was known, or before they were begun: the lock of the same name is
+ * free.
+ */
 async function sweepSpools(layout: Layout): Promise<readonly string[]> {
   const swept: string[] = [];
-  for (const name of await readdir(layout.ingest)) {
+  const names = [...(await readdir(layout.ingest)), ...(await readdir(layout.locks))];
+  for (const name of new Set(names)) {
     if (!name.startsWith('spool-')) continue;
     const lockPath = join(layout.locks, name);
     using lock = tryLock(lockPath);

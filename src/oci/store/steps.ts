@@ -18,6 +18,8 @@ export const storeSteps = [
   // A blob of our own, whose digest is known when it is whole.
   'spool.write',
   'spool.written',
+  // A lock of one process, made and not yet locked.
+  'lock.made',
   // Leases and names.
   'lease.written',
   'lease.renamed',
