@@ -49,7 +49,9 @@ export function compose(context: Context, flags: SettingsFlags = {}): Compositio
   });
   const credentials = once(async (): Promise<StoreOptions> => {
     const home = context.host.env.HOME ?? accountHome() ?? '/';
-    return { environment: { env: context.host.env, home }, signal: context.signal };
+    const { credentialHelpers: helpers } = (await settings()).settings;
+    const environment = { env: context.host.env, home, ...(helpers === undefined ? {} : { helpers }) };
+    return { environment, signal: context.signal };
   });
   const registryOptions = once(async (): Promise<RegistryClientOptions> => {
     const { proxySettings } = await import('../kernel/http/index.ts');

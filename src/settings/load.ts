@@ -94,11 +94,15 @@ export async function loadSettings(input: SettingsInput): Promise<LoadedSettings
     const from = user !== undefined && Object.hasOwn(user.credentials, name) ? userFile : machineFile;
     origins.push({ key: `credentials.${name}`, value: shown(source), from });
   }
+  const { helpers } = containers;
+  if (helpers !== undefined)
+    origins.push({ key: 'credential-helpers', value: helpers.names, from: helpers.file });
   const settings: Settings = {
     registries,
     hosts: Object.fromEntries(hosts),
     consents,
     credentials: Object.fromEntries(credentials),
+    ...(helpers === undefined ? {} : { credentialHelpers: helpers.names }),
     ...(single.engine === undefined ? {} : { engine: single.engine }),
     ...(single.dockerHost === undefined ? {} : { dockerHost: single.dockerHost }),
     namespace: single.namespace ?? '',

@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises';
-import { isAbsolute, join } from 'node:path';
+import { dirname, isAbsolute, join } from 'node:path';
 import type { Problem } from '../document/index.ts';
 import { settingsError } from './errors.ts';
 import { readConfigFile } from './file.ts';
@@ -12,6 +12,13 @@ const MACHINE_FOLDER = '/etc/containers';
 export interface ContainersRules {
   readonly user: readonly FoundRule[];
   readonly machine: readonly FoundRule[];
+  /** `credential-helpers` of the last file that names any. */
+  readonly helpers?: FoundHelpers;
+}
+
+export interface FoundHelpers {
+  readonly names: readonly string[];
+  readonly file: string;
 }
 
 export interface FoundRule {
@@ -22,7 +29,7 @@ export interface FoundRule {
 /**
  * containers-registries.conf(5) and containers-registries.conf.d(5): the user's file stands in place of the
  * machine's, a file that `CONTAINERS_REGISTRIES_CONF` names in place of both; drop-in files replace rules with the
- * same prefix. Only `[[registry]]` is read: unqualified-search-registries, short names and credential-helpers are not
+ * same prefix. `[[registry]]` and `credential-helpers` are read: unqualified-search-registries and short names are not
  * used, since a reference here always means one place.
  *
  * @param home absolute path of the home folder, where there is one
@@ -40,10 +47,14 @@ export async function readContainersRules(
     owners: [...new Set([input.uid, 0])],
     hint: 'it decides where images come from: make it yours',
   };
+  const said = new Map<string, FoundHelpers>();
   const read = async (file: string, hint?: string): Promise<readonly FoundRule[] | undefined> => {
     const owner = hint === undefined ? user : { owners: [0], hint };
     const text = await readConfigFile(file, owner);
-    return text === undefined ? undefined : await rulesOf(text, file);
+    if (text === undefined) return undefined;
+    const { rules, helpers } = await contentOf(text, file);
+    if (helpers.length > 0) said.set(file, { names: helpers, file });
+    return rules;
   };
   const dropIns = async (of: string, hint?: (file: string) => string): Promise<readonly FoundRule[]> => {
     const rules: FoundRule[] = [];
@@ -54,17 +65,30 @@ export async function readContainersRules(
   };
   const rootOnly = (file: string): string => `run: chown root ${file}`;
 
+  // In the order of the list the later file counts; a user's own drop-in files come last, whenever they were read.
+  const helpersOf = (...folders: readonly (string | undefined)[]): { helpers?: FoundHelpers } => {
+    const inFolder = (folder: string | undefined): readonly FoundHelpers[] =>
+      [...said.values()].filter(({ file }) => dirname(file) === folder);
+    const dropped = folders.flatMap((folder) =>
+      folder === undefined ? [] : inFolder(join(folder, 'registries.conf.d')),
+    );
+    const main = [...said.values()].filter((found) => !dropped.includes(found));
+    const last = [...main, ...dropped].at(-1);
+    return last === undefined ? {} : { helpers: last };
+  };
+
   const first = named ?? (mine === undefined ? undefined : join(mine, 'registries.conf'));
   const chosen = first === undefined ? undefined : await read(first);
   const ofUser = [...(chosen ?? []), ...(mine === undefined ? [] : await dropIns(mine))];
-  if (chosen !== undefined && named === undefined) return { user: ofUser.reverse(), machine: [] };
+  if (chosen !== undefined && named === undefined)
+    return { user: ofUser.reverse(), machine: [], ...helpersOf(mine) };
   const main = join(folder, 'registries.conf');
   const ofMachine = [
     ...(chosen === undefined ? ((await read(main, rootOnly(main))) ?? []) : []),
     ...(await dropIns(folder, rootOnly)),
   ];
   // Later files replace earlier ones, so the last rule of a prefix is the one that counts.
-  return { user: ofUser.reverse(), machine: ofMachine.reverse() };
+  return { user: ofUser.reverse(), machine: ofMachine.reverse(), ...helpersOf(folder, mine) };
 }
 
 async function filesIn(folder: string): Promise<readonly string[]> {
@@ -84,7 +108,12 @@ async function filesIn(folder: string): Promise<readonly string[]> {
   }
 }
 
-async function rulesOf(text: string, file: string): Promise<readonly FoundRule[]> {
+interface Content {
+  readonly rules: readonly FoundRule[];
+  readonly helpers: readonly string[];
+}
+
+async function contentOf(text: string, file: string): Promise<Content> {
   const { parse, TomlError } = await import('smol-toml');
   let value: Table;
   try {
@@ -100,10 +129,21 @@ async function rulesOf(text: string, file: string): Promise<readonly FoundRule[]
   const fail = (problem: string): never => {
     throw wrong({ file }, problem);
   };
-  return [
+  const rules = [
     ...tables(value.registry, 'registry', fail).map((entry) => ruleOf(entry, fail)),
     ...version1(value),
-  ].map((rule) => ({ rule, file }));
+  ];
+  return { rules: rules.map((rule) => ({ rule, file })), helpers: helperNames(value, fail) };
+}
+
+/** What becomes part of a program's name: nothing that leads to another folder. */
+const HELPER = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+function helperNames(value: Table, fail: Fail): readonly string[] {
+  const names = value['credential-helpers'] ?? [];
+  if (Array.isArray(names) && names.every((name) => typeof name === 'string' && HELPER.test(name)))
+    return names as readonly string[];
+  return fail('`credential-helpers` must be an array of names of helpers');
 }
 
 type Table = Readonly<Record<string, unknown>>;

@@ -57,6 +57,11 @@ export interface Settings {
   readonly engine?: string;
   readonly consents: readonly Consent[];
   readonly credentials: Readonly<Record<string, CredentialSource>>;
+  /**
+   * Where registry credentials are looked for, in this order: names of helpers, `containers-auth.json` for the files.
+   * Undefined: in the files.
+   */
+  readonly credentialHelpers?: readonly string[];
   readonly state: { readonly directory: string };
   readonly store: { readonly directory: string };
   /** $XDG_CACHE_HOME/skycap, $XDG_RUNTIME_DIR or a tmpfs for secrets. */

@@ -9,7 +9,7 @@ import { hasEntry, helpersFor, hostNames, invalid, normalKey, serverName, withEn
 import { helperErase, helperStore } from './helper.ts';
 import { type AuthLocation, authLocations, loginLocation } from './locations.ts';
 import { readAuthFile } from './provider.ts';
-import type { CredentialsEnvironment, LoginEntry } from './types.ts';
+import { AUTH_FILES, type CredentialsEnvironment, type LoginEntry } from './types.ts';
 
 export interface StoreOptions {
   readonly environment: CredentialsEnvironment;
@@ -25,7 +25,8 @@ export interface Stored {
 
 /**
  * Keeps a credential where Docker would: with the helper that is configured for the host, else in the file (mode
- * 0600, written whole or not at all, what else is in it kept). Does not ask the registry whether it is right.
+ * 0600, written whole or not at all, what else is in it kept). Where `helpers` are given, with the first of them that
+ * takes it. Does not ask the registry whether it is right.
  *
  * @param host `host[:port]`
  * @throws CREDENTIALS_FILE_INVALID, CREDENTIALS_HELPER_FAILED, REFERENCE_INVALID
@@ -41,15 +42,39 @@ export async function storeCredential(
       hint: 'check the user name',
     });
   }
+  const { helpers = [AUTH_FILES] } = options.environment;
+  let failure: { readonly error: unknown } | undefined;
+  for (const helper of helpers) {
+    try {
+      return helper === AUTH_FILES
+        ? await storeInFile(name, entry, options)
+        : await storeWith(helper, { name, entry }, options);
+    } catch (error) {
+      options.signal.throwIfAborted();
+      failure ??= { error };
+    }
+  }
+  throw failure?.error;
+}
+
+async function storeWith(
+  helper: string,
+  { name, entry }: { readonly name: string; readonly entry: LoginEntry },
+  { environment: { env }, signal }: StoreOptions,
+): Promise<Stored> {
+  await helperStore(helper, serverName(name), { env, signal, entry });
+  return { kind: 'helper', where: `docker-credential-${helper}` };
+}
+
+async function storeInFile(name: string, entry: LoginEntry, options: StoreOptions): Promise<Stored> {
   const location = loginLocation(options.environment);
   const file = (await readAuthFile(location)) ?? {};
   const helper = helpersFor(file, name, location.path)[0];
   if (helper !== undefined) {
-    const { env } = options.environment;
-    await helperStore(helper, serverName(name), { env, signal: options.signal, entry });
+    const kept = await storeWith(helper, { name, entry }, options);
     // An empty entry is how Docker remembers that it is logged in; a secret from before goes.
     await write(location, withEntry(file, name, {}));
-    return { kind: 'helper', where: `docker-credential-${helper}` };
+    return kept;
   }
   const auth = Buffer.from(`${entry.username}:${entry.secret}`).toString('base64');
   await write(location, withEntry(file, name, { auth }));
@@ -59,12 +84,16 @@ export async function storeCredential(
 /** Removes what any of the files or their helpers keeps for the host; empty where nothing was. */
 export async function eraseCredential(host: string, options: StoreOptions): Promise<readonly Stored[]> {
   const name = checkHost(host);
+  const { helpers = [], env } = options.environment;
   const removed: Stored[] = [];
+  for (const helper of helpers.filter((other) => other !== AUTH_FILES)) {
+    if (await helperErase(helper, serverName(name), { env, signal: options.signal }))
+      removed.push({ kind: 'helper', where: `docker-credential-${helper}` });
+  }
   for (const location of authLocations(options.environment)) {
     const file = await readAuthFile(location);
     if (file === undefined) continue;
     const helper = helpersFor(file, name, location.path)[0];
-    const { env } = options.environment;
     if (
       helper !== undefined &&
       (await helperErase(helper, serverName(name), { env, signal: options.signal }))

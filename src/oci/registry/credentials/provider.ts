@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import type { JsonObject } from '../../image/json.ts';
 import type { Credential, CredentialsProvider } from '../client/types.ts';
-import { type Found, invalid, lookUp, parseAuthFile } from './auth-file.ts';
+import { type Found, invalid, lookUp, parseAuthFile, serverName } from './auth-file.ts';
 import { helperGet } from './helper.ts';
 import { type AuthLocation, authLocations } from './locations.ts';
-import type { CredentialsEnvironment } from './types.ts';
+import { AUTH_FILES, type CredentialsEnvironment } from './types.ts';
 
 const LARGEST_FILE = 4 * 1024 * 1024;
 
@@ -24,7 +24,8 @@ export async function readAuthFile(location: AuthLocation): Promise<JsonObject |
 
 /**
  * Credentials from the files of Docker and Podman and their helpers, looked up when a registry asks for them and
- * kept for the provider's life. A host that none of them knows is anonymous.
+ * kept for the provider's life. A host that none of them knows is anonymous. Of several helpers (`helpers`) one that
+ * fails keeps nobody from asking the next; what it said is the error where none of the others knows the host.
  *
  * @throws CREDENTIALS_FILE_INVALID, CREDENTIALS_HELPER_FAILED
  */
@@ -44,7 +45,10 @@ export function createCredentialsProvider(environment: CredentialsEnvironment): 
     return await answer;
   }
 
-  return async (target, { signal }) => {
+  async function fromFiles(
+    target: { readonly host: string; readonly repository: string },
+    signal: AbortSignal,
+  ): Promise<Credential | undefined> {
     for (const location of authLocations(environment)) {
       const file = await readAuthFile(location);
       if (file === undefined) continue;
@@ -53,6 +57,24 @@ export function createCredentialsProvider(environment: CredentialsEnvironment): 
         if (credential !== undefined) return credential;
       }
     }
+    return undefined;
+  }
+
+  return async (target, { signal }) => {
+    let failure: { readonly error: unknown } | undefined;
+    for (const name of environment.helpers ?? [AUTH_FILES]) {
+      try {
+        const credential =
+          name === AUTH_FILES
+            ? await fromFiles(target, signal)
+            : await helper({ kind: 'helper', helper: name, server: serverName(target.host) }, signal);
+        if (credential !== undefined) return credential;
+      } catch (error) {
+        signal.throwIfAborted();
+        failure ??= { error };
+      }
+    }
+    if (failure !== undefined) throw failure.error;
     return undefined;
   };
 }
