@@ -16,7 +16,7 @@ const ROOT = childProgram('root-child');
 
 export async function bench(): Promise<readonly BenchRow[]> {
   buildLibrary();
-  const directory = await mkdtemp(join(tmpdir(), 'skycap-bench-'));
+  const directory = await mkdtemp(join(tmpdir(), 'skycap-'));
   const { host, child: registry } = await startRegistry(directory);
   try {
     return [
@@ -68,7 +68,7 @@ async function pulls(directory: string, host: string): Promise<readonly BenchRow
       ]);
     },
     podman: async (work, round) => {
-      const root = ['--root', join(work, 'root'), '--runroot', join(work, 'runroot')];
+      const root = ['--root', join(work, 'root'), '--runroot', join(work, 'r')];
       const pull = ['podman', ...root, 'pull', '-q', '--tls-verify=false', image(round)];
       return await timed(work, [pull], join(work, 'root'));
     },

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { median, type Timed } from './peers.ts';
 
 export const ROUNDS = 3;
+let worked = 0;
 
 /** Runs every contender once a round, each in a fresh folder that stays. */
 export async function alternate<Name extends string>(
@@ -14,7 +15,8 @@ export async function alternate<Name extends string>(
   const all = Object.fromEntries(names.map((name) => [name, [] as Timed[]])) as Record<Name, Timed[]>;
   for (let round = 0; round < ROUNDS; round++) {
     for (const name of round % 2 === 0 ? names : names.toReversed()) {
-      const work = join(directory, `work-${names.join('-')}-${round}-${name}`);
+      // Short: podman refuses a long name for what it keeps at run time.
+      const work = join(directory, `w${worked++}`);
       await mkdir(work);
       all[name].push(await contenders[name](work, round));
     }

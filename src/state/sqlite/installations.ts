@@ -1,6 +1,6 @@
 import { stateError } from '../errors.ts';
 import type { Installation, InstallationFilter, InstallationKey } from '../port.ts';
-import type { Database, Row } from './database.ts';
+import type { Database } from './database.ts';
 import type { EncodedValues, ValueCodec, ValueOwner } from './values.ts';
 
 type InstallationDocument = Omit<Installation, 'id' | 'namespace' | 'name' | 'parameters'> & {
@@ -62,7 +62,9 @@ export function getInstallation(
     key.namespace,
     key.name,
   );
-  return row === undefined ? undefined : decodeInstallation(codec, row);
+  if (row === undefined) return undefined;
+  const document = JSON.parse(row.document as string) as InstallationDocument;
+  return decodeInstallation(codec, [row.id as string, row.namespace as string, row.name as string, document]);
 }
 
 export function listInstallations(
@@ -86,15 +88,25 @@ export function listInstallations(
     values.push(label, value);
   }
   const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
-  const sql = `SELECT id, namespace, name, document FROM installations ${where} ORDER BY namespace, name LIMIT ? OFFSET ?`;
-  return db
-    .all(sql, ...values, filter.limit ?? -1, filter.skip ?? 0)
-    .map((row) => decodeInstallation(codec, row));
+  // One text for all is parsed in less time than as many rows and texts take; V8 holds half a million such records.
+  const record =
+    "'[' || json_quote(id) || ',' || json_quote(namespace) || ',' || json_quote(name) || ',' || document || ']'";
+  const inOrder = `SELECT ${record} AS record FROM installations ${where} ORDER BY namespace, name LIMIT ? OFFSET ?`;
+  const row = db.get(
+    `SELECT group_concat(record, ',') AS records FROM (${inOrder})`,
+    ...values,
+    filter.limit ?? -1,
+    filter.skip ?? 0,
+  );
+  const found = JSON.parse(`[${(row?.records as string | null) ?? ''}]`) as readonly Stored[];
+  return found.map((stored) => decodeInstallation(codec, stored));
 }
 
-function decodeInstallation(codec: ValueCodec, row: Row): Installation {
-  const { parameters: encoded, ...rest } = JSON.parse(row.document as string) as InstallationDocument;
-  const key = { id: row.id as string, namespace: row.namespace as string, name: row.name as string };
+type Stored = readonly [id: string, namespace: string, name: string, document: InstallationDocument];
+
+function decodeInstallation(codec: ValueCodec, [id, namespace, name, document]: Stored): Installation {
+  const { parameters: encoded, ...rest } = document;
+  const key = { id, namespace, name };
   let decoded: Installation['parameters'] | undefined;
   return {
     ...key,
