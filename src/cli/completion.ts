@@ -72,7 +72,8 @@ function bash(rows: readonly Row[]): string {
     return `    ${patterns}) words='${[...choices, ...flagWords(flags)].join(' ')}' ;;`;
   });
   const values = choiceCases(rows).map(
-    ([flag, words]) => `    ${flag}) COMPREPLY=($(compgen -W '${words.join(' ')}' -- "$current")); return ;;`,
+    ([flags, words]) =>
+      `    ${flags}) COMPREPLY=($(compgen -W '${words.join(' ')}' -- "$current")); return ;;`,
   );
   return `# bash completion for skycap
 _skycap() {
@@ -102,16 +103,21 @@ complete -o filenames -F _skycap skycap
 `;
 }
 
-/** Flags with a fixed set of values, where all commands agree on it. */
+/** Flags with a fixed set of values as a shell's pattern (`--output|-o`), each with all values that some command takes. */
 function choiceCases(rows: readonly Row[]): (readonly [string, readonly string[]])[] {
+  const all = rows.flatMap((row) => row.flags);
   const found = new Map<string, Set<string>>();
-  for (const flag of rows.flatMap((row) => row.flags)) {
-    for (const choice of flag.choices ?? []) {
-      const set = found.get(`--${flag.name}`) ?? new Set();
-      found.set(`--${flag.name}`, set.add(choice));
-    }
+  for (const { name, choices = [] } of all) {
+    for (const choice of choices) found.set(name, (found.get(name) ?? new Set()).add(choice));
   }
-  return [...found].map(([name, set]) => [name, [...set]] as const);
+  return [...found].map(([name, choices]) => {
+    const letters = new Set(all.flatMap((flag) => (flag.name === name ? (flag.short ?? []) : [])));
+    // A letter that another command has for something else says nothing.
+    const own = [...letters].filter((letter) =>
+      all.every((flag) => flag.short !== letter || flag.name === name),
+    );
+    return [[`--${name}`, ...own.map((letter) => `-${letter}`)].join('|'), [...choices]] as const;
+  });
 }
 
 function zsh(rows: readonly Row[]): string {
@@ -121,13 +127,21 @@ function zsh(rows: readonly Row[]): string {
   });
   const commands = rows.map(({ paths, flags }) => {
     const patterns = paths.map((path) => `'${path}'`).join('|');
-    const items = flags.map((flag) => `'--${flag.name}:${quote(flag.summary)}'`).join(' ');
+    const items = flags
+      .flatMap((flag) => flagWords([flag]).map((word) => `'${word}:${quote(flag.summary)}'`))
+      .join(' ');
     return `    ${patterns}) flags=(${items}) ;;`;
   });
+  const values = choiceCases(rows).map(
+    ([names, words]) => `    ${names}) compadd -- ${words.join(' ')}; return ;;`,
+  );
   return `#compdef skycap
 _skycap() {
   local path='' word candidate
   local -a items flags
+  case \${words[CURRENT-1]} in
+${values.join('\n')}
+  esac
   _skycap_fill ''
   for word in \${words[2,CURRENT-1]}; do
     [[ $word == -* ]] && continue

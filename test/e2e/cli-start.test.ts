@@ -141,7 +141,9 @@ describe('how it answers', () => {
     ]);
     const flags = `${stdout}\nCOMP_WORDS=(skycap install --dry); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;
     expect(execFileSync('bash', ['-c', flags]).toString().trim()).toBe('--dry-run');
-    const values = `${stdout}\nCOMP_WORDS=(skycap list --output j); COMP_CWORD=3; _skycap; echo "\${COMPREPLY[*]}"`;
-    expect(execFileSync('bash', ['-c', values]).toString().trim()).toBe('json');
+    for (const flag of ['--output', '-o']) {
+      const values = `${stdout}\nCOMP_WORDS=(skycap list ${flag} j); COMP_CWORD=3; _skycap; echo "\${COMPREPLY[*]}"`;
+      expect(execFileSync('bash', ['-c', values]).toString().trim()).toBe('json');
+    }
   });
 });

@@ -59,6 +59,14 @@ describe('completion', () => {
     }
   });
 
+  test.each([
+    ['bash', /^ {4}--output\|-o\) COMPREPLY=.*\bjson\b/m],
+    ['zsh', /^ {4}--output\|-o\) compadd -- .*\bjson\b/m],
+    ['fish', /-l output -s o -x -a '[^']*\bjson\b/],
+  ])('%s knows -o and its values', async (shell, offered) => {
+    expect(await completionScript(shell, entries)).toMatch(offered);
+  });
+
   test('another shell is named, with the nearest', async () => {
     await expect(completionScript('bsh', entries)).rejects.toMatchObject({
       code: 'USAGE',
