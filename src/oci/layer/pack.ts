@@ -14,6 +14,8 @@ import { encodeEntry, endOfArchive, padding } from './writer.ts';
 export interface PackOptions {
   /** Later times are cut to this (seconds since 1970), as SOURCE_DATE_EPOCH has it. */
   readonly maxTime?: number;
+  /** Begins with an entry for the folder itself. */
+  readonly root?: boolean;
 }
 
 /**
@@ -67,15 +69,16 @@ export async function* packFolder(folder: string, options: PackOptions = {}): As
   });
 }
 
-/** The same tree as our own deterministic bytes; times of access, user names and the root's entry go. */
+/** The same tree as our own deterministic bytes; times of access, user names and, unless it is asked for, the root's entry go. */
 export async function* normaliseTar(
   source: AsyncIterable<Uint8Array>,
   options: PackOptions = {},
 ): AsyncGenerator<Buffer> {
   for await (const { entry, body } of readTar(source)) {
     const path = entry.path.replace(/^(\.?\/)+/, '').replace(/\/+$/, '');
-    if (path === '' || path === '.') continue;
-    yield encodeEntry(normalised(entry, path, options));
+    const isRoot = path === '' || path === '.';
+    if (isRoot && options.root !== true) continue;
+    yield encodeEntry(normalised(entry, isRoot ? '.' : path, options));
     if (entry.size === 0) continue;
     yield* body;
     yield padding(entry.size);

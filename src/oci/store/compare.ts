@@ -90,7 +90,9 @@ async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
 
 async function foundTree({ kind, path }: Lower): Promise<Tree> {
   const tree = new Map<ByteString, Facts>();
-  for await (const { entry, body } of kind === 'erofs' ? readImage(path) : readTar(packFolder(path))) {
+  for await (const { entry, body } of kind === 'erofs'
+    ? readImage(path)
+    : readTar(packFolder(path, { root: true }))) {
     const hash = createHash('sha256');
     for await (const part of body) hash.update(part);
     tree.set(cleaned(entry.path), factsOf(entry, hash.digest('hex')));
@@ -98,11 +100,12 @@ async function foundTree({ kind, path }: Lower): Promise<Tree> {
   return tree;
 }
 
-/** A layer that is one file, as an archive would have it: without its root, further names of a file as links. */
+/** A layer that is one file, as an archive would have it, further names of a file as links. */
 async function* readImage(path: string): ReturnType<typeof readTar> {
   await using reader = await ErofsReader.open(path);
   const names = new Map<number, ByteString>();
   const waiting = [{ folder: '', inode: await reader.root }];
+  yield { entry: await reader.entry(await reader.root, '.'), body: NOTHING };
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     for (const dirent of await reader.names(next.inode)) {
       const inode = await reader.child(dirent);
@@ -121,8 +124,11 @@ const NOTHING: AsyncIterable<Buffer> = {
   async *[Symbol.asyncIterator]() {},
 };
 
+const ROOT = '';
+
 function cleaned(path: ByteString): ByteString {
-  return path.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
+  const clean = path.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
+  return clean === '.' ? ROOT : clean;
 }
 
 /** An ordinary user's folder has contents only: owners, modes, devices and attributes are in a model beside it. */
@@ -151,13 +157,15 @@ const inModel = ({ entry }: Facts): boolean =>
 
 function firstDifference(wanted: Tree, found: Tree): string | undefined {
   for (const [path, facts] of wanted) {
-    // The packed form has no entry for the root.
-    if (path === '' || path === '.' || inModel(facts)) continue;
+    if (inModel(facts)) continue;
     if (!found.has(path)) return `${showPath(path)} is gone`;
-    if (!areSame(factsAt(wanted, path), factsAt(found, path))) return `${showPath(path)} has changed`;
+    if (areSame(factsAt(wanted, path), factsAt(found, path))) continue;
+    return path === ROOT ? 'its root folder has changed' : `${showPath(path)} has changed`;
   }
   if (!asRoot) return undefined;
-  for (const path of found.keys()) if (!wanted.has(path)) return `${showPath(path)} was added`;
+  // A root that the layer does not name is the writer's.
+  for (const path of found.keys())
+    if (path !== ROOT && !wanted.has(path)) return `${showPath(path)} was added`;
   return groupsOf(wanted) === groupsOf(found) ? undefined : 'hard links have changed';
 }
 

@@ -245,6 +245,20 @@ describe('an unpacked layer', () => {
     expect(await check()).toEqual([]);
   });
 
+  it.each(['folder', 'erofs'] as const)(
+    'with another root than it names is not what it was: %s',
+    async (form) => {
+      const layers = [{ tar: inPieces(tarOf([{ path: '.wh..wh..opq' }, { path: 'f' }])) }];
+      const image = await makeImage(store, { platform, reference: 'localhost/opaque:1', layers });
+      const [lower] = await store.lowers(image, undefined, { ...transfer, form });
+      expect(await check()).toEqual([]);
+      if (form === 'erofs') return;
+      await chmod(lower?.path ?? '', 0o711);
+      const [found] = await expectMended('layer');
+      expect(found?.message).toMatch(/its root folder has changed/);
+    },
+  );
+
   it('that a run is using stays until it has ended', async () => {
     await writeFile(join(root, 'd/f'), 'hellO');
     const image = (await pinnedFromStore(store, reference, platform)) as PinnedImage;
