@@ -8,9 +8,12 @@ import { join } from 'node:path';
 import { openStore } from '../src/oci/store/index.ts';
 import { makeImage } from '../src/testkit/images/index.ts';
 import type { BenchRow } from './run.ts';
+import { openBareRun } from './support/bare-run.ts';
 
 const root = join(import.meta.dirname, '..');
 const rounds = 9;
+/** A round: about as long as the steps beside it. */
+const BARE_RUNS = 20;
 
 export async function bench(): Promise<readonly BenchRow[]> {
   const directory = mkdtempSync(join(tmpdir(), 'skycap-bench-'));
@@ -50,12 +53,15 @@ export async function bench(): Promise<readonly BenchRow[]> {
     const short: number[] = [];
     const long: number[] = [];
     const docker: number[] = [];
+    const bare: number[] = [];
+    await using runtime = await openBareRun();
     const hasDocker = spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
     if (hasDocker) time('docker', ['pull', '-q', `${host}/tools:1`], { env });
     for (let round = 0; round < rounds; round += 1) {
       node.push(time(process.execPath, ['-e', '0'], { env }));
       short.push(install(one));
       long.push(install(many));
+      for (let run = 0; run < BARE_RUNS; run += 1) bare.push(runtime.run());
       if (hasDocker)
         docker.push(time('docker', ['run', '--rm', '--network', 'none', `${host}/tools:1`, 'true'], { env }));
     }
@@ -63,7 +69,9 @@ export async function bench(): Promise<readonly BenchRow[]> {
     const rows = [
       row('one-step install, times `node -e 0`', 10, median(short) / median(node)),
       row('each further no-op step, ms', 20, step),
+      row('no-op step, ms over a bare crun run of its configuration', 10, step - median(bare)),
     ];
+    console.error(`a bare crun run takes ${median(bare).toFixed(1)} ms`);
     if (hasDocker)
       rows.push({
         name: 'no-op step, times faster than `docker run --rm`',
