@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parseDocument } from 'yaml';
 import expectations from '../../../test/data/expression-differences.json' with { type: 'json' };
@@ -182,7 +183,9 @@ test('only surprising and failing cases differ, and the escape', () => {
   const unexpected = cases
     .filter((it) => differences[it.id] !== undefined && it.surprise !== true && it.error === undefined)
     .map((it) => it.id);
-  // `$${` is our escape (docs/bundle.md, "Expressions", rule 2); Porter has none and keeps the dollar.
+  // `$${` is our escape (docs/bundle.md, B52); Porter has none and keeps the dollar. The page says why ours wins.
   expect(unexpected).toEqual(['delim-double-dollar']);
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/porter-differences.md'), 'utf8');
+  for (const id of unexpected) expect(page).toContain(`one more, \`${id}\`: `);
   expect(Object.keys(differences).filter((id) => !cases.some((it) => it.id === id))).toEqual([]);
 });
