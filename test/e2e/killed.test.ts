@@ -92,7 +92,8 @@ describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (eng
       .join(' ');
   }
 
-  it.each(failpoints)('S47 at failpoint %s', async (failpoint) => {
+  // Each has an installation of its own.
+  it.each(failpoints)('S47 at failpoint %s', { concurrent: true }, async (failpoint) => {
     const name = `at-${failpoint.replace(' ', '-')}`;
 
     const { first, second } = await race(name, async () => {}, { SKYCAP_FAILPOINT: failpoint });
@@ -113,6 +114,7 @@ describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (eng
 
   it.each(Array.from({ length: randomMoments }, (_, index) => index))(
     'S47 at a random moment (%i)',
+    { concurrent: true },
     async (index) => {
       const name = `random-${index}`;
 

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '../..');
@@ -7,7 +7,7 @@ const cache = join(root, 'node_modules/.cache/skycap-debian');
 
 /**
  * Root folder of an image with tools of Debian packages, made by `examples/tool-image.sh` and kept for the next test
- * run, like the packages that were downloaded.
+ * run, like the packages that were downloaded. One at a time: test files that run beside this one ask for the same.
  *
  * @param packages as that script takes them: `PACKAGE` or `PACKAGE:/PATH`
  */
@@ -16,9 +16,10 @@ export async function debianTools(name: string, ...packages: readonly string[]):
   if (existsSync(folder)) return folder;
   const work = join(cache, `${name}.${process.pid}`);
   mkdirSync(cache, { recursive: true });
+  const script = '[ -e "$1" ] || { sh "$2" "$3" $4 && mv "$3" "$1"; }';
+  const make = [script, 'sh', folder, join(root, 'examples/tool-image.sh'), work, packages.join(' ')];
   try {
-    await run([join(root, 'examples/tool-image.sh'), work, ...packages]);
-    renameSync(work, folder);
+    await run(['flock', join(cache, 'lock'), 'sh', '-c', ...make]);
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
@@ -26,8 +27,8 @@ export async function debianTools(name: string, ...packages: readonly string[]):
 }
 
 /** Not synchronously: registries of the tests live in this process. */
-async function run(args: readonly string[]): Promise<void> {
-  const child = spawn('sh', args, {
+async function run([program = '', ...args]: readonly string[]): Promise<void> {
+  const child = spawn(program, args, {
     env: { ...process.env, DEB_CACHE: join(cache, 'debs') },
     stdio: ['ignore', 'inherit', 'inherit'],
   });

@@ -16,8 +16,8 @@ export interface ProcessWatch {
 }
 
 /**
- * Looks at /proc again and again in a thread of its own. Only processes of this PID namespace: what a container runs is
- * the bundle's, and its environment is where its values belong.
+ * Looks at /proc again and again in a thread of its own. Only processes that began after it did, and only those of this
+ * PID namespace: what a container runs is the bundle's, and its environment is where its values belong.
  */
 export function watchProcesses(): ProcessWatch {
   const worker = new Worker(import.meta.filename);
@@ -39,9 +39,15 @@ function watch(port: NonNullable<typeof parentPort>): void {
   const commandLines = new Set<string>();
   const environments = new Map<string, { program: string; text: string }>();
   const ownNamespace = readlinkSync('/proc/self/ns/pid');
+  const pids = (): readonly string[] => readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  // Hundreds, on some hosts: to read them all each time would take a processor.
+  let before = new Set(pids());
   const look = (): void => {
-    for (const pid of readdirSync('/proc')) {
-      if (!/^\d+$/.test(pid)) continue;
+    const now = pids();
+    // A number whose process is gone may be given again.
+    before = new Set(now.filter((pid) => before.has(pid)));
+    for (const pid of now) {
+      if (before.has(pid)) continue;
       try {
         if (readlinkSync(`/proc/${pid}/ns/pid`) !== ownNamespace) continue;
         const commandLine = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
