@@ -91,6 +91,15 @@ try {
   const broken = result.testResults.filter(
     (file) => file.status === 'failed' && file.assertionResults.every((test) => test.status !== 'failed'),
   ).length;
+  for (const file of result.testResults) {
+    const name = file.name.slice(root.length + 1);
+    const failed = file.assertionResults.filter((test) => test.status === 'failed');
+    for (const test of failed) console.log(`FAILED: ${name}: ${test.fullName}`);
+    if (file.status === 'failed' && failed.length === 0)
+      console.log(`FAILED: ${name}: ${file.message?.split('\n')[0] ?? ''}`);
+  }
+  if (status !== 0 && result.numFailedTests + broken === 0)
+    console.log('FAILED: an error outside of tests, which stands above');
   console.log(
     `${result.numPassedTests} passed, ${result.numFailedTests + broken} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`,
   );
