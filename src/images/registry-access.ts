@@ -15,15 +15,13 @@ import {
   digestOf,
   digestParts,
   formatReference,
+  LARGEST_DOCUMENT,
   normalizePlatform,
   parseReference,
   withDefaultTag,
 } from '../oci/names/index.ts';
 import type { DescribedImage, ImageAccess } from './access.ts';
 import { imagesError } from './errors.ts';
-
-/** Configs are small; a larger one is an attack. */
-const mostConfigBytes = 8 * 1024 * 1024;
 
 /** Images of registries and of the store, as `lock` and `pinImages` need them. */
 export function createImageAccess(
@@ -124,10 +122,10 @@ async function readConfig(
   reference: Reference,
   { config, options }: { readonly config: Descriptor; readonly options: TransferOptions },
 ): Promise<Uint8Array> {
-  if (config.size > mostConfigBytes) {
+  if (config.size > LARGEST_DOCUMENT) {
     throw imagesError(
       'IMAGE_PLATFORM',
-      `${formatReference(reference)}: its config has ${config.size} bytes; ${mostConfigBytes} are read`,
+      `${formatReference(reference)}: its config has ${config.size} bytes; ${LARGEST_DOCUMENT} are read`,
     );
   }
   const chunks: Uint8Array[] = [];

@@ -4,12 +4,17 @@ import { OCI_CONFIG, OCI_MANIFEST } from '../image/media-types.ts';
 import { parseImageConfig } from '../image/parse.ts';
 import { encodeJson } from '../image/value.ts';
 import { decompress, sniffCompression } from '../layer/index.ts';
-import { digestOf, formatReference, parseReference, withDefaultTag } from '../names/index.ts';
+import {
+  digestOf,
+  formatReference,
+  LARGEST_DOCUMENT,
+  parseReference,
+  withDefaultTag,
+} from '../names/index.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
 import type { FileSet } from './files.ts';
 import type { ImageSource } from './types.ts';
 
-const LARGEST_JSON = 8 * 2 ** 20;
 const OCI_LAYER = 'application/vnd.oci.image.layer.v1.tar';
 
 interface SavedImage {
@@ -33,7 +38,7 @@ export interface ArchivePick {
  */
 export async function dockerArchiveSource(files: FileSet, pick: ArchivePick): Promise<ImageSource> {
   const image = pickImage(files.path, await readSaved(files), pick);
-  const config = await files.read(image.config, LARGEST_JSON);
+  const config = await files.read(image.config, LARGEST_DOCUMENT);
   if (config === undefined) throw damaged(files.path, `its config ${image.config} is missing`);
   const { diffIds } = parseImageConfig(config, image.layers.length);
   const names = new Map<Digest, { readonly file: string; readonly plain: boolean }>();
@@ -66,7 +71,7 @@ export async function dockerArchiveSource(files: FileSet, pick: ArchivePick): Pr
 
 /** @throws OCI_ARCHIVE_INVALID */
 async function readSaved(files: FileSet): Promise<readonly SavedImage[]> {
-  const bytes = await files.read('manifest.json', LARGEST_JSON);
+  const bytes = await files.read('manifest.json', LARGEST_DOCUMENT);
   if (bytes === undefined) {
     const layout = (await files.size('oci-layout')) !== undefined;
     throw ociError('OCI_ARCHIVE_INVALID', `${files.path} has no manifest.json`, {

@@ -3,7 +3,13 @@ import { OCI_CONFIG, OCI_MANIFEST } from '../image/media-types.ts';
 import { parseImageConfig, parseManifest } from '../image/parse.ts';
 import { encodeJson } from '../image/value.ts';
 import { decompress } from '../layer/index.ts';
-import { createDigester, digestOf, digestParts, familiarReference } from '../names/index.ts';
+import {
+  createDigester,
+  digestOf,
+  digestParts,
+  familiarReference,
+  LARGEST_DOCUMENT,
+} from '../names/index.ts';
 import type { TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
 import { writeArchive } from './archive-writer.ts';
@@ -12,7 +18,6 @@ import { blobName } from './layout-source.ts';
 import type { Finished } from './types.ts';
 
 const OCI_LAYER = 'application/vnd.oci.image.layer.v1.tar';
-const LARGEST_JSON = 8 * 2 ** 20;
 
 export const CONVERTED = 'Docker keeps layers uncompressed and no manifest';
 
@@ -77,9 +82,9 @@ async function readStaged(
   files: FileSet,
   root: Descriptor,
 ): Promise<{ readonly config: Uint8Array; readonly layers: readonly Descriptor[] }> {
-  const bytes = await files.read(blobName(root.digest), LARGEST_JSON);
+  const bytes = await files.read(blobName(root.digest), LARGEST_DOCUMENT);
   const manifest = parseManifest(bytes ?? new Uint8Array(), root.mediaType);
-  const config = await files.read(blobName(manifest.config.digest), LARGEST_JSON);
+  const config = await files.read(blobName(manifest.config.digest), LARGEST_DOCUMENT);
   if (config === undefined) throw new Error('a staged config is missing');
   return { config, layers: manifest.layers };
 }

@@ -3,7 +3,7 @@ import { Fields, isObject, parseStrictJson } from '../image/json.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { parseDescriptor, parseManifestOrIndex } from '../image/parse.ts';
 import { referrersTag } from '../image/referrers-tag.ts';
-import { digestParts } from '../names/index.ts';
+import { digestParts, LARGEST_DOCUMENT } from '../names/index.ts';
 import type { Descriptor, Digest } from '../types.ts';
 import type { FileSet } from './files.ts';
 import { isSubject } from './referrer-tags.ts';
@@ -14,7 +14,6 @@ export const REF_NAME = 'org.opencontainers.image.ref.name';
 /** What containerd and BuildKit write beside it, with the whole name. */
 const FULL_NAME = 'io.containerd.image.name';
 const LARGEST_INDEX = 32 * 2 ** 20;
-const LARGEST_MANIFEST = 8 * 2 ** 20;
 
 export function blobName(digest: Digest): string {
   const { algorithm, hex } = digestParts(digest);
@@ -38,7 +37,7 @@ export async function readLayoutIndex(files: FileSet): Promise<readonly Descript
     ociError('OCI_LAYOUT_INVALID', `${files.path} is not an OCI image layout: ${why}`, {
       hint: 'an archive of docker save is docker-archive:FILE',
     });
-  const marker = await files.read('oci-layout', LARGEST_MANIFEST);
+  const marker = await files.read('oci-layout', LARGEST_DOCUMENT);
   if (marker === undefined) throw invalid('it has no file oci-layout');
   const version = tryJson(marker);
   if (!isObject(version) || version.imageLayoutVersion !== '1.0.0') {
@@ -65,7 +64,7 @@ export async function layoutSource(files: FileSet, pick: LayoutPick): Promise<Im
   const entries = await readLayoutIndex(files);
   const root = pickEntry(files.path, entries, pick);
   const small = async (descriptor: Descriptor): Promise<Uint8Array> => {
-    const bytes = await files.read(blobName(descriptor.digest), LARGEST_MANIFEST);
+    const bytes = await files.read(blobName(descriptor.digest), LARGEST_DOCUMENT);
     if (bytes !== undefined) return bytes;
     throw ociError('OCI_BLOB_MISSING', `${descriptor.digest} is not in ${files.path}`, {
       hint: 'the layout is not whole; copy the image there again',

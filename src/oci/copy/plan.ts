@@ -3,7 +3,7 @@ import { decodeIndex, encodeIndex, indexFilter } from '../image/index-edit.ts';
 import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from '../image/media-types.ts';
 import { type Index, type Manifest, parseImageConfig, parseManifestOrIndex } from '../image/parse.ts';
 import { pastWrongMirror } from '../image/past-mirror.ts';
-import { digestOf, digestParts, formatPlatform, matchPlatform } from '../names/index.ts';
+import { digestOf, digestParts, formatPlatform, LARGEST_DOCUMENT, matchPlatform } from '../names/index.ts';
 import type { ManifestBytes, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
 import type { CopyOptions } from './copy.ts';
@@ -14,7 +14,6 @@ import type { ImageSource, ImageTarget, ManifestPlace } from './types.ts';
 const MAX_MANIFESTS = 10_000;
 /** All manifests of one copy together. */
 const MAX_BYTES = 64 * 2 ** 20;
-const LARGEST_CONFIG = 8 * 2 ** 20;
 
 export interface CopyPlan {
   readonly root: Descriptor;
@@ -271,7 +270,7 @@ export async function readSmallBlob(
   descriptor: Descriptor,
   options: TransferOptions,
 ): Promise<Uint8Array> {
-  if (descriptor.size > LARGEST_CONFIG) {
+  if (descriptor.size > LARGEST_DOCUMENT) {
     throw ociError('OCI_MANIFEST_INVALID', `the config ${descriptor.digest} has ${descriptor.size} bytes`, {
       hint: 'the image was built wrongly or is hostile; ask its author',
     });

@@ -1,6 +1,13 @@
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
-import { digestOf, digestParts, formatReference, parseReference, withDefaultTag } from '../names/index.ts';
+import {
+  digestOf,
+  digestParts,
+  formatReference,
+  LARGEST_DOCUMENT,
+  parseReference,
+  withDefaultTag,
+} from '../names/index.ts';
 import type { IdMap, LowerForm, RegistryClient, Store, TransferOptions } from '../port.ts';
 import type { LayoutStore } from '../store/index.ts';
 import type { Descriptor, Digest, PinnedImage, PinnedLayer, Platform, Reference } from '../types.ts';
@@ -10,7 +17,6 @@ import { chooseManifest, contentOf, pin, pinnedFromStore } from './pinned.ts';
 
 /** Blobs on their way at once; registries slow down or refuse beyond a handful. */
 const DEFAULT_CONCURRENCY = 4;
-const MAX_CONFIG = 8 * 2 ** 20;
 
 export interface PullOptions extends TransferOptions {
   readonly platform: Platform;
@@ -78,7 +84,7 @@ class Pull {
     options.emit({ type: 'image.resolved', reference: name, digest: root.digest });
     const chosen = await chooseManifest(root, options.platform, (descriptor) => this.#manifest(descriptor));
     const content = contentOf(chosen.manifest);
-    if (chosen.manifest.config.size > MAX_CONFIG) throw tooLarge(chosen.manifest.config);
+    if (chosen.manifest.config.size > LARGEST_DOCUMENT) throw tooLarge(chosen.manifest.config);
     const digests = [...this.#manifests.keys(), ...content.map((item) => item.digest)];
     // Before anything is looked up, so that what is found there stays there.
     await using _lease = await store.lease(`pull ${name}`, digests);

@@ -8,6 +8,7 @@ export {
   isDigest,
   parseDigest,
 } from './digest.ts';
+export { LARGEST_DOCUMENT } from './limits.ts';
 export {
   formatPlatform,
   hostPlatform,

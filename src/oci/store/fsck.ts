@@ -3,14 +3,13 @@ import { copyFile, readdir, rename, stat } from 'node:fs/promises';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { parseManifestOrIndex } from '../image/parse.ts';
-import { isDigest } from '../names/index.ts';
+import { isDigest, LARGEST_DOCUMENT } from '../names/index.ts';
 import type { FsckFinding } from '../port.ts';
 import type { Digest } from '../types.ts';
 import { checkLayers, type FsckInput, type FsckOptions } from './fsck-layers.ts';
 import { readBlobFile, sizeOf } from './ingest.ts';
 import { EMPTY_INDEX, type Layout, makeFolders } from './layout.ts';
 import { acquireLock, tryLock } from './lock.ts';
-import { MAX_SMALL } from './problems.ts';
 import { blobFiles, emptyTrash, moveAside, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
 import { filterTags, parseTag, readIndexFile, type TaggedDescriptor } from './tags.ts';
@@ -163,7 +162,7 @@ async function nameProblem(
   const { digest, mediaType } = tag.descriptor;
   if (!(await has(digest))) return 'the name leads to a manifest that is not there';
   if (tag.sparse) return undefined;
-  if (((await sizeOf(layout.blob(digest))) ?? 0) > MAX_SMALL)
+  if (((await sizeOf(layout.blob(digest))) ?? 0) > LARGEST_DOCUMENT)
     return 'the name leads to something that is too large for a manifest';
   const bytes = await read(digest);
   try {

@@ -3,9 +3,6 @@ import { diskError } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import type { Digest } from '../types.ts';
 
-/** Bytes of a manifest or config. */
-export const MAX_SMALL = 8 * 2 ** 20;
-
 /** What the system says of a folder or file that is not what it should be, or not ours. */
 const UNUSABLE: Readonly<Record<string, string>> = {
   EACCES: 'it may not be read or written',

@@ -3,6 +3,7 @@ import { isSkycapError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { isIndexType, isManifestType } from '../image/media-types.ts';
 import { type Manifest, parseManifestOrIndex } from '../image/parse.ts';
+import { LARGEST_DOCUMENT } from '../names/index.ts';
 import type {
   FsckFinding,
   IdMap,
@@ -21,7 +22,7 @@ import { isWhole, lowerOf, readRecord } from './layers.ts';
 import { type Layout, openLayout } from './layout.ts';
 import { LeaseBook } from './leases.ts';
 import { acquireLock, type Lock } from './lock.ts';
-import { MAX_SMALL, missing, storeError, unreadable } from './problems.ts';
+import { missing, storeError, unreadable } from './problems.ts';
 import { emptyTrash, moveUnreached, type Pruned, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
 import { readTags, removeTag, type TaggedDescriptor, writeTag } from './tags.ts';
@@ -103,7 +104,7 @@ class DiskStore implements LayoutStore {
   async readSmall(digest: Digest): Promise<Uint8Array> {
     const size = await this.blobSize(digest);
     if (size === undefined) throw missing(digest);
-    if (size > MAX_SMALL) {
+    if (size > LARGEST_DOCUMENT) {
       throw ociError(
         'OCI_MANIFEST_INVALID',
         `${digest} has ${size} bytes, too many for a manifest or config`,
@@ -229,7 +230,7 @@ class DiskStore implements LayoutStore {
     const roots = tags.map((tag) => tag.descriptor.digest);
     for (const digest of roots) {
       const size = await this.blobSize(digest);
-      if (size === undefined || size > MAX_SMALL) throw unreadable(digest, size);
+      if (size === undefined || size > LARGEST_DOCUMENT) throw unreadable(digest, size);
     }
     const { missing: gone, configs } = await this.#reach(roots, this.#readStrict);
     for (const digest of gone.keys()) if (configs.has(digest)) throw unreadable(digest, undefined);
@@ -260,7 +261,7 @@ class DiskStore implements LayoutStore {
   /** @throws OCI_BLOB_CORRUPT */
   readonly #readStrict = async (digest: Digest): Promise<Uint8Array | undefined> => {
     const size = await this.blobSize(digest);
-    return size === undefined || size > MAX_SMALL ? undefined : await this.readSmall(digest);
+    return size === undefined || size > LARGEST_DOCUMENT ? undefined : await this.readSmall(digest);
   };
 
   async #reach(roots: Iterable<Digest>, read: ReadSmall): Promise<Reached> {

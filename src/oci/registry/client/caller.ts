@@ -9,6 +9,9 @@ import { parseChallenges } from './challenge.ts';
 import type { Host, HostRequest } from './host.ts';
 import { backOff, isTransientStatus, type RetryPolicy, retryAfter } from './retry.ts';
 
+/** Bytes after which a broken transfer counts as a new one; fewer, and a registry could keep us for good. */
+export const PROGRESS = 1024 * 1024;
+
 const MOST_REDIRECTS = 6;
 const NOTHING = new Uint8Array(0);
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);

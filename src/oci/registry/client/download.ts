@@ -3,11 +3,8 @@ import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import type { Descriptor } from '../../types.ts';
 import { failureError } from './answer.ts';
-import { reasonOf } from './caller.ts';
+import { PROGRESS, reasonOf } from './caller.ts';
 import { blobPath, pullScope, type Target } from './target.ts';
-
-/** Progress after which a broken transfer counts as a new one; less, and a registry could keep us for good. */
-const PROGRESS = 1024 * 1024;
 
 interface Opened {
   readonly body: AsyncIterable<Uint8Array>;

@@ -12,9 +12,6 @@ export const IMAGE_TYPES = [
 ] as const;
 export const ACCEPT = [...INDEX_TYPES, ...IMAGE_TYPES].join(', ');
 
-/** Bytes; the distribution-spec asks registries to take 4 MiB at least. */
-export const LARGEST_MANIFEST = 8 * 1024 * 1024;
-
 const isOneOf = (types: readonly string[], value: string | undefined): boolean =>
   value !== undefined && types.includes(value);
 

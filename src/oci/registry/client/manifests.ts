@@ -1,11 +1,17 @@
 import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import { type JsonObject, parseStrictJson } from '../../image/json.ts';
-import { type DigestAlgorithm, digestOf, digestParts, isDigest } from '../../names/index.ts';
+import {
+  type DigestAlgorithm,
+  digestOf,
+  digestParts,
+  isDigest,
+  LARGEST_DOCUMENT,
+} from '../../names/index.ts';
 import type { ManifestBytes } from '../../port.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { remove } from './blobs.ts';
-import { ACCEPT, IMAGE_TYPES, INDEX_TYPES, LARGEST_MANIFEST, manifestMediaType } from './manifest.ts';
+import { ACCEPT, IMAGE_TYPES, INDEX_TYPES, manifestMediaType } from './manifest.ts';
 import { offersReferrers, subjectOf } from './referrers.ts';
 import { addReferrer, referrerOf, removeReferrer } from './referrers-tag.ts';
 import { manifestPath, pullScope, pushScope, type Target } from './target.ts';
@@ -23,7 +29,7 @@ export async function getManifest(target: Target): Promise<ManifestBytes> {
     options,
     scopes: [pullScope(repository)],
     accept: [200],
-    collect: LARGEST_MANIFEST,
+    collect: LARGEST_DOCUMENT,
     headers: { accept: ACCEPT, 'accept-encoding': 'identity' },
     lane: 'control',
   });

@@ -5,11 +5,11 @@ import { Fields, isObject, type JsonObject, parseStrictJson } from '../../image/
 import { OCI_INDEX } from '../../image/media-types.ts';
 import { parseDescriptor } from '../../image/parse.ts';
 import { referrersTag } from '../../image/referrers-tag.ts';
-import { digestOf, digestParts } from '../../names/index.ts';
+import { digestOf, digestParts, LARGEST_DOCUMENT } from '../../names/index.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { remove } from './blobs.ts';
 import type { Host } from './host.ts';
-import { LARGEST_MANIFEST, manifestMediaType } from './manifest.ts';
+import { manifestMediaType } from './manifest.ts';
 import { pullScope, pushScope, type Target } from './target.ts';
 
 export interface TaggedReferrers {
@@ -36,7 +36,7 @@ export async function readReferrersTag(
     options,
     scopes: [pullScope(repository)],
     accept: [200, 404],
-    collect: LARGEST_MANIFEST,
+    collect: LARGEST_DOCUMENT,
     headers: { accept: OCI_INDEX },
     lane: 'control',
   });

@@ -1,7 +1,7 @@
 import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import type { Descriptor } from '../../types.ts';
-import type { Answer } from './caller.ts';
+import { type Answer, PROGRESS } from './caller.ts';
 import { openChunks } from './chunks.ts';
 import { pushScope, type Target } from './target.ts';
 import {
@@ -35,7 +35,6 @@ export async function held(sending: Sending): Promise<Sending> {
 const OCTETS = 'application/octet-stream';
 /** Times that a registry may refuse, or contradict itself about how far it is, before there is progress again. */
 const MOST_MISSES = 3;
-const PROGRESS = 1024 * 1024;
 
 /**
  * The blob with the opening POST (distribution-spec, "Single POST"). A registry that does not take it so answers 202,

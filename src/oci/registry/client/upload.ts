@@ -1,7 +1,7 @@
 import { isSkycapError } from '../../../kernel/index.ts';
 import type { Descriptor } from '../../types.ts';
 import { hasBlob } from './blobs.ts';
-import { askedWait, reasonOf } from './caller.ts';
+import { askedWait, PROGRESS, reasonOf } from './caller.ts';
 import type { Host } from './host.ts';
 import type { Target } from './target.ts';
 import { type BlobSource, held, type Sending, sendChunks, sendRest, sendSingle } from './upload-parts.ts';
@@ -18,8 +18,6 @@ const LARGEST_CHUNK = 16 * 1024 * 1024;
 const SINGLE = 64 * 1024;
 /** Some registries forget an upload whose connection broke; one that forgets all of them is not pushed to. */
 const MOST_RESTARTS = 3;
-/** Progress after which a broken upload counts as a new one. */
-const PROGRESS = 1024 * 1024;
 
 export interface UploadOptions {
   readonly chunkSize: number | undefined;

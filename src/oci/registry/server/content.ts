@@ -1,11 +1,10 @@
 import { isSkycapError } from '../../../kernel/index.ts';
-import { isDigest } from '../../names/index.ts';
+import { isDigest, LARGEST_DOCUMENT } from '../../names/index.ts';
 import type { Store } from '../../port.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { manifestMediaType } from '../client/manifest.ts';
 import { type Entry, entriesOf, storeNames } from './names.ts';
 
-const LARGEST_MANIFEST = 8 * 1024 * 1024;
 const REMEMBERED = 10_000;
 
 /** What a manifest says that the registry needs to know. */
@@ -99,7 +98,7 @@ export function makeContent(store: Store): Content {
     const remembered = known.get(descriptor.digest);
     if (remembered !== undefined) return (await store.hasBlob(descriptor.digest)) ? remembered : undefined;
     const size = await store.blobSize(descriptor.digest);
-    if (size === undefined || size > LARGEST_MANIFEST) return undefined;
+    if (size === undefined || size > LARGEST_DOCUMENT) return undefined;
     try {
       const found = readFacts(
         await store.readSmall(descriptor.digest),

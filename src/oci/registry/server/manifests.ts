@@ -1,5 +1,5 @@
 import { isSkycapError } from '../../../kernel/index.ts';
-import { digestOf, digestParts, isTag } from '../../names/index.ts';
+import { digestOf, digestParts, isTag, LARGEST_DOCUMENT } from '../../names/index.ts';
 import type { Digest } from '../../types.ts';
 import { isUnchanged } from './conditions.ts';
 import { type ManifestFacts, readFacts } from './content.ts';
@@ -10,7 +10,6 @@ import { ingest, type WriteContext } from './write.ts';
 
 type ManifestRoute = Extract<Route, { readonly kind: 'manifest' }>;
 
-const LARGEST_MANIFEST = 8 * 1024 * 1024;
 const MOST_TAGS = 32;
 
 /** distribution-spec, "Pushing Manifests"; `?tag=` gives a manifest that is pushed by digest its tags. */
@@ -22,7 +21,7 @@ export async function putManifest(
   const { content } = context;
   const { repository } = route;
   const tags = tagsOf(exchange, route);
-  const bytes = await readBody(exchange, LARGEST_MANIFEST);
+  const bytes = await readBody(exchange, LARGEST_DOCUMENT);
   const digest = digestOf(bytes, route.digest === undefined ? 'sha256' : digestParts(route.digest).algorithm);
   if (route.digest !== undefined && route.digest !== digest)
     throw new Refused(400, 'DIGEST_INVALID', 'the manifest does not have this digest');
