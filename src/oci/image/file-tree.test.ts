@@ -140,6 +140,15 @@ describe('layers as trees', () => {
     await expect(read).rejects.toMatchObject({ code: 'OCI_LAYER_DIFFID' });
   });
 
+  it('takes layers that the config names by sha512', async () => {
+    const tar = Buffer.concat([...packFiles([{ path: 'f', content: 'x' }])]);
+    const { input } = await fromTar(tar);
+    const long = { ...input, diffId: digestOf(tar, 'sha512') };
+    expect((await readTree([long], { signal, hash: true })).get('f')?.content).toBe(digestOf('x').slice(7));
+    const wrong = readTree([{ ...input, diffId: digestOf('other', 'sha512') }], { signal });
+    await expect(wrong).rejects.toMatchObject({ code: 'OCI_LAYER_DIFFID' });
+  });
+
   it('does not squash a layer away from under a hard link', async () => {
     const layers = [
       await made([{ path: 'f', content: 'x' }]),

@@ -58,6 +58,21 @@ describe('a folder and a model', () => {
     expect((await joined(packModel(join(directory, 'out'), model))).equals(layer)).toBe(true);
   });
 
+  it('L28 of a layer that its config names by sha512 do so too', async () => {
+    const folder = join(directory, 'out');
+    await mkdir(folder);
+    const diffId = digestOf(layer, 'sha512');
+    const blob = (): AsyncIterable<Uint8Array> => inPieces(layer, 3000);
+    const unpacked = await unpackWithModel(blob, folder, { ...options, diffId });
+    expect(unpacked.diffId).toBe(diffId);
+    expect(digestOf(await joined(packModel(folder, unpacked.model)), 'sha512')).toBe(diffId);
+    await mkdir(join(directory, 'other'));
+    const wrong = { ...options, diffId: digestOf('other', 'sha512') };
+    await expect(unpackWithModel(blob, join(directory, 'other'), wrong)).rejects.toMatchObject({
+      code: 'OCI_LAYER_DIFFID',
+    });
+  });
+
   it('with what was changed and removed', async () => {
     const model = await unpack(layer);
     await writeFile(join(directory, 'out/d/f'), 'something longer');

@@ -3,10 +3,11 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { inPieces, makeImage, recordingTransfer, type TarFile, tarOf } from '../../testkit/images/index.ts';
-import { buildImage } from '../image/index.ts';
+import { buildImage, pinnedFromStore } from '../image/index.ts';
 import { ErofsReader, erofsDigest } from '../layer/index.ts';
+import { digestOf } from '../names/index.ts';
 import type { Lower } from '../port.ts';
-import type { PinnedImage } from '../types.ts';
+import type { Descriptor, PinnedImage } from '../types.ts';
 import { type LayoutStore, openStore } from './index.ts';
 
 const platform = { os: 'linux', architecture: 'amd64' };
@@ -128,6 +129,44 @@ it('a layer that cannot be one file is a folder among files, found by those that
   await store.prune({ olderThanMs: 0, keep: [] });
   expect(await readdir(join(store.directory, 'layers'))).toEqual([]);
 });
+
+it.each(['folder', 'erofs'] as const)(
+  'layers, config and manifest named by sha512 are unpacked and checked, %s',
+  async (form) => {
+    const put = async (bytes: Buffer, mediaType: string): Promise<Descriptor> => {
+      const blob = { mediaType, digest: digestOf(bytes, 'sha512'), size: bytes.length };
+      await store.ingest(blob, async (from) => inPieces(bytes.subarray(from)), transfer);
+      return blob;
+    };
+    const tars = [
+      tarOf([{ path: 'f', content: 'below' }]),
+      tarOf([{ path: 'h', type: 'link', linkPath: 'f' }]),
+    ];
+    const layers = [];
+    for (const tar of tars) layers.push(await put(tar, 'application/vnd.oci.image.layer.v1.tar'));
+    const diffIds = tars.map((tar) => digestOf(tar, 'sha512'));
+    const document = { ...platform, rootfs: { type: 'layers', diff_ids: diffIds } };
+    const config = await put(
+      Buffer.from(JSON.stringify(document)),
+      'application/vnd.oci.image.config.v1+json',
+    );
+    const mediaType = 'application/vnd.oci.image.manifest.v1+json';
+    const manifest = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, config, layers }));
+    await store.tag('localhost/long:1', await put(manifest, mediaType));
+    const image = await pinnedFromStore(store, 'localhost/long:1', platform);
+    expect(image?.layers.map(({ diffId }) => diffId)).toEqual(diffIds);
+    const lowers = await store.lowers(image as PinnedImage, map, { ...transfer, form });
+    const top = lowers[1];
+    expect(
+      top?.kind === 'erofs' ? await fileIn(top, 'h') : await readFile(join(top?.path ?? '', 'h'), 'utf8'),
+    ).toBe(form === 'erofs' ? '0 2 below' : 'below');
+    expect(await store.lowers(image as PinnedImage, map, { ...transfer, form })).toEqual(lowers);
+    expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
+    expect(await store.prune({ olderThanMs: 0, keep: [] })).toMatchObject({ blobs: 0, layers: 0 });
+    await store.untag('localhost/long:1');
+    expect(await store.prune({ olderThanMs: 0, keep: [] })).toMatchObject({ blobs: 4, layers: 3 });
+  },
+);
 
 it.each(['folder', 'erofs'] as const)(
   'what an opaque root hides is left out, asked once or again: %s',
