@@ -78,7 +78,7 @@ function jsonForms(raw: string): readonly string[] {
   const go = plain.replace(/[<>&\u2028\u2029]/g, unicodeEscape);
   const gson = plain.replace(/[<>&='\u2028\u2029]/g, unicodeEscape);
   const dotnet = plain
-    .replace(everyEscape, (escape) => (escape === '\\"' ? '\\u0022' : escape))
+    .replace(everyEscape, (found) => (found === '\\"' ? '\\u0022' : found))
     .replace(/[<>&'+`]/g, unicodeEscape);
   const lower = [plain, ascii, go, inAscii(go), gson, inAscii(dotnet)];
   const once = new Set([...lower, ...lower.map(withUpperDigits)]);
@@ -92,8 +92,8 @@ function inAscii(json: string): string {
 }
 
 function withUpperDigits(json: string): string {
-  return json.replace(everyEscape, (escape) =>
-    escape.startsWith('\\u') ? `\\u${escape.slice(2).toUpperCase()}` : escape,
+  return json.replace(everyEscape, (found) =>
+    found.startsWith('\\u') ? `\\u${found.slice(2).toUpperCase()}` : found,
   );
 }
 
