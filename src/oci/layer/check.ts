@@ -63,6 +63,7 @@ export class LayerChecker {
   readonly #borrowed = new Map<ByteString, Borrowed>();
   readonly #options: CheckOptions;
   #count = 0;
+  #implied = 0;
 
   constructor(options: CheckOptions) {
     this.#options = options;
@@ -75,7 +76,8 @@ export class LayerChecker {
   /** @throws OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, NeedsParents */
   async take(entry: TarEntry): Promise<readonly CheckedEntry[]> {
     const { limits } = this.#options;
-    if (++this.#count > limits.maxEntries) throw overLimit(`more than ${limits.maxEntries} entries`);
+    this.#count++;
+    this.#checkCount();
     const clean = cleanPath(entry.path, limits);
     if (clean === '') return this.#root(entry);
     if (clean.slice(clean.lastIndexOf('/') + 1).startsWith(WHITEOUT) && this.#tree.isBelowLeaf(clean))
@@ -166,8 +168,10 @@ export class LayerChecker {
         throw overLimit(`a link target of ${entry.linkPath.length} bytes`);
       this.#tree.set(path, { kind: 'symlink', target: entry.linkPath, stamp: stampOf(entry) });
     } else if (entry.type === 'directory') {
-      if (existing?.kind === 'directory') existing.entry = entry;
-      else this.#tree.set(path, { kind: 'directory', entry, opaque: false });
+      if (existing?.kind === 'directory') {
+        this.#implied--;
+        existing.entry = entry;
+      } else this.#tree.set(path, { kind: 'directory', entry, opaque: false });
     } else this.#tree.set(path, this.#tree.leaf(entry.type, stampOf(entry)));
   }
 
@@ -262,9 +266,18 @@ export class LayerChecker {
     const above = this.#parents(parent);
     const name = parent.slice(parent.lastIndexOf('/') + 1);
     if (name === '') throw unsafe(`${showPath(path)} has an empty component`);
+    this.#implied++;
+    this.#checkCount();
     const entry = this.#attributes(impliedDirectory(parent), parent);
     this.#tree.set(parent, { kind: 'directory', entry: undefined, opaque: false });
     return [...above, { entry }];
+  }
+
+  /** A deep name can ask for a thousand directories. */
+  #checkCount(): void {
+    const { maxEntries } = this.#options.limits;
+    if (this.#count + this.#implied > maxEntries)
+      throw overLimit(`more than ${maxEntries} entries and directories that none names`);
   }
 
   #attributes(entry: TarEntry, path: ByteString): TarEntry {

@@ -87,7 +87,8 @@ function sumOf(block: Buffer): number {
 export function decodeHeader(block: Buffer): RawHeader {
   if (!checkSum(block)) throw invalid('a header has a wrong checksum');
   const magic = block.toString('latin1', 257, 265);
-  const ustar = magic === 'ustar\x0000';
+  // Whatever its version says, as GNU tar and Docker read it: else they would see another name than we do.
+  const ustar = magic.startsWith('ustar\0');
   const gnu = magic === 'ustar  \0';
   const base = text(block, 0, 100);
   const prefix = ustar ? text(block, 345, 155) : '';

@@ -2,7 +2,7 @@ import { ociError } from '../errors.ts';
 
 /** What an untrusted layer may be. Anything beyond is refused with OCI_LAYER_LIMIT. */
 export interface LayerLimits {
-  /** Entries of the archive, whiteouts included. */
+  /** Entries of the archive, whiteouts included, and directories that it needs and does not name. */
   readonly maxEntries: number;
   /** Bytes of the uncompressed archive. */
   readonly maxBytes: number;

@@ -180,7 +180,7 @@ export class TarReader {
     if (stored > this.#limits.maxBytes) throw overLimit(`a file of ${stored} bytes`);
     this.#bodyLeft = stored;
     this.#padding = pad(stored);
-    const sparse = type === 'file' ? await this.#sparseMap(pax) : undefined;
+    const sparse = await this.#sparseMap(pax, type);
     this.#sparse = sparse;
     const mtime = paxText(pax, 'mtime');
     const xattrs = collectXattrs(pax);
@@ -202,9 +202,11 @@ export class TarReader {
     };
   }
 
-  async #sparseMap(pax: PaxRecords | undefined): Promise<SparseMap | undefined> {
+  async #sparseMap(pax: PaxRecords | undefined, type: EntryType): Promise<SparseMap | undefined> {
     const version = sparseVersion(pax);
     if (version === undefined) return undefined;
+    // GNU tar takes another name from such records for links and directories too.
+    if (type !== 'file') throw invalid('a sparse map belongs to what is no file');
     return await dataMapBytes(version, {
       pax: pax as PaxRecords,
       stored: () => this.#bodyLeft,

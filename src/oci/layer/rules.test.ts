@@ -91,7 +91,10 @@ describe('limits', () => {
   const zeros = gzipSync(tarOf([{ path: 'f', content: Buffer.alloc(300_000) }]));
 
   const holes = (path: string): Buffer =>
-    Buffer.concat([paxHeader(['GNU.sparse.map=0,0', 'GNU.sparse.size=300000']), tarFile({ path })]);
+    Buffer.concat([
+      paxHeader(['GNU.sparse.map=0,0', 'GNU.sparse.numblocks=1', 'GNU.sparse.size=300000']),
+      tarFile({ path }),
+    ]);
   const sparse = Buffer.concat([holes('a'), holes('b'), endOfArchive()]);
 
   it.each<[string, Uint8Array, Partial<LayerLimits>]>([
@@ -99,6 +102,7 @@ describe('limits', () => {
     ['holes, by ratio', gzipSync(sparse), { ratioFreeBytes: 500_000, maxRatio: 250 }],
     ['entries', many(11), { maxEntries: 10 }],
     ['entries, whiteouts too', tarOf([{ path: '.wh.a' }, { path: '.wh.b' }]), { maxEntries: 1 }],
+    ['directories that no entry names', tarOf([{ path: 'a/b/c/d/e/f/g/h/i/j/k' }]), { maxEntries: 10 }],
     ['bytes', zeros, { maxBytes: 299_999 }],
     ['ratio', zeros, { ratioFreeBytes: 1000, maxRatio: 250 }],
     ['depth', tarOf([{ path: 'a/b/c/d' }]), { maxDepth: 2 }],
@@ -106,6 +110,35 @@ describe('limits', () => {
   ])('L24 stop a bomb: %s', async (_what, layer, limits) => {
     expect(await outcome([layer], of(limits))).toBe('OCI_LAYER_LIMIT');
     expect(await outcome([layer])).toBeInstanceOf(MergedTree);
+  });
+
+  it('L24 a directory that is named later counts once', async () => {
+    const files = [
+      { path: 'a/b/c' },
+      { path: 'a', type: 'directory' },
+      { path: 'a/b', type: 'directory' },
+    ] as const;
+    expect(await outcome([tarOf(files)], of({ maxEntries: 4 }))).toBeInstanceOf(MergedTree);
+  });
+
+  it('L24 a deep tree is not walked anew for each of its names, nor links for each that goes through them', async () => {
+    const deep = 'd/'.repeat(650);
+    const links = Array.from({ length: 39 }, (_, at): TarFile => {
+      const linkPath = at === 0 ? deep : `${deep}${'../'.repeat(650)}l${at - 1}`;
+      return { path: `l${at}`, type: 'symlink', linkPath };
+    });
+    const names = Array.from({ length: 500 }, (_, at): TarFile[] => [
+      { path: `${deep}${at}/f` },
+      { path: `l38/${at}/g` },
+    ]);
+    const sink = { put: async () => {}, finish: async () => {}, abort: async () => {} };
+    const before = process.threadCpuUsage();
+    await unpackLayer(inPieces(tarOf([...links, ...names.flat()]), 65_536), sink, {
+      map: undefined,
+      signal: new AbortController().signal,
+    });
+    const { user, system } = process.threadCpuUsage(before);
+    expect((user + system) / 1e6).toBeLessThan(5);
   });
 
   it('L24 stop a bomb: copies of files of layers below', async () => {

@@ -41,15 +41,21 @@ export async function dataMapBytes(version: SparseVersion, input: SparseInput): 
     'GNU.sparse size',
   );
   if (size > input.maxBytes) throw overLimit(`a sparse file of ${size} bytes`);
-  const numbers = version === '1.0' ? await inBody(input) : inRecord(text('GNU.sparse.map') ?? '');
+  const numbers =
+    version === '1.0'
+      ? await inBody(input)
+      : inRecord(text('GNU.sparse.map') ?? '', text('GNU.sparse.numblocks') ?? '');
   const name = text('GNU.sparse.name');
   if (name?.includes('\0')) throw invalid('the name of a sparse file holds a NUL');
   return { name: name === '' ? undefined : name, size, segments: segmentsOf(numbers, size, input.stored()) };
 }
 
-function inRecord(map: string): readonly number[] {
+/** The count is a record of its own, without which GNU tar and Docker read no map. */
+function inRecord(map: string, count: string): readonly number[] {
   const numbers = map === '' ? [] : map.split(',').map((part) => parsePaxNumber(part, 'GNU.sparse.map'));
   if (numbers.length % 2 !== 0) throw invalid('a sparse map has an odd count');
+  if (parsePaxNumber(count, 'GNU.sparse.numblocks') * 2 !== numbers.length)
+    throw invalid('a sparse map has more or fewer pieces than it says');
   return numbers;
 }
 

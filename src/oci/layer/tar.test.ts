@@ -183,6 +183,11 @@ describe('what other writers do is understood', () => {
     expect(read?.body).toBe('abc');
   });
 
+  it.each(['00', '  ', '01'])('L5 a prefix counts whatever the version says: %j', async (version) => {
+    const header = rawHeader({ 257: `ustar\0${version}`, 345: 'dir' });
+    expect((await readAll(header)).map((read) => read.entry.path)).toEqual(['dir/f']);
+  });
+
   it('PAX size wins over the header, so both see the same entries (CVE-2025-62518)', async () => {
     const hidden = tarFile({ path: 'hidden', content: '' });
     const archive = Buffer.concat([
@@ -238,6 +243,8 @@ describe('what other writers do is understood', () => {
 
 describe('malformed archives are refused', () => {
   const f = tarFile({ path: 'f', content: 'x' });
+  const sparse = (map: string, count: string): Buffer =>
+    pax({ 'GNU.sparse.map': map, 'GNU.sparse.numblocks': count, 'GNU.sparse.size': '9' });
   const bad: readonly [string, Buffer, string][] = [
     ['wrong checksum', Buffer.concat([Buffer.from('y'), f.subarray(1)]), 'OCI_LAYER_INVALID'],
     ['end inside a header', f.subarray(0, 300), 'OCI_LAYER_INVALID'],
@@ -268,11 +275,19 @@ describe('malformed archives are refused', () => {
       'OCI_LAYER_INVALID',
     ],
     ['a PAX header too large', pax({ comment: 'c'.repeat(2 ** 21) }), 'OCI_LAYER_LIMIT'],
+    ['a sparse map that overlaps', Buffer.concat([sparse('0,2,1,2', '2'), f]), 'OCI_LAYER_INVALID'],
     [
-      'a sparse map that overlaps',
-      Buffer.concat([pax({ 'GNU.sparse.map': '0,2,1,2', 'GNU.sparse.size': '9' }), f]),
+      'a sparse map of a link',
+      Buffer.concat([sparse('', '0'), rawHeader({ 156: '2', 157: 'to' })]),
       'OCI_LAYER_INVALID',
     ],
+    [
+      'a sparse name of a directory',
+      Buffer.concat([pax({ 'GNU.sparse.name': 'x' }), rawHeader({ 156: '5' })]),
+      'OCI_LAYER_INVALID',
+    ],
+    ['a sparse map without its count', Buffer.concat([sparse('0,1', ''), f]), 'OCI_LAYER_INVALID'],
+    ['a sparse map of another count', Buffer.concat([sparse('0,1', '2'), f]), 'OCI_LAYER_INVALID'],
     [
       'a sparse file of an unknown kind',
       Buffer.concat([pax({ 'GNU.sparse.major': '7' }), f]),
@@ -280,7 +295,10 @@ describe('malformed archives are refused', () => {
     ],
     [
       'a sparse file beyond the limit',
-      Buffer.concat([pax({ 'GNU.sparse.map': '0,1', 'GNU.sparse.size': String(2 ** 50) }), f]),
+      Buffer.concat([
+        pax({ 'GNU.sparse.map': '0,1', 'GNU.sparse.numblocks': '1', 'GNU.sparse.size': String(2 ** 50) }),
+        f,
+      ]),
       'OCI_LAYER_LIMIT',
     ],
   ];

@@ -11,6 +11,12 @@ export type Node = FileNode | { readonly kind: 'directory'; entry: TarEntry | un
 
 const MAX_LINKS = 40;
 
+/** How far a name is resolved: the directory so far, and through how many links. */
+interface Walk {
+  done: ByteString;
+  links: number;
+}
+
 /**
  * Below the root, `..` clamped there (as chroot does), no empty or `.` components. The root is the empty string.
  * The mark of a whiteout does not count: it never becomes a name on disk.
@@ -35,6 +41,8 @@ export function cleanPath(path: ByteString, limits: LayerLimits): ByteString {
 export class LayerTree {
   readonly nodes = new Map<ByteString, Node>([['', { kind: 'directory', entry: undefined, opaque: false }]]);
   readonly #leaves = new Map<string, FileNode>();
+  /** Where links led that were followed: neither they nor what they went through change any more. */
+  readonly #followed = new Map<ByteString, Walk>();
   #lastParent = '';
   #lastResolved = '';
 
@@ -92,34 +100,55 @@ export class LayerTree {
   }
 
   #resolveDirectory(path: ByteString, forMessage: ByteString): ByteString {
-    let rest = path.split('/');
-    let done: string[] = [];
-    let links = 0;
-    while (rest.length > 0) {
-      const [part, ...after] = rest as [string, ...string[]];
-      rest = after;
+    // A name that is a directory here was resolved when it was made, and stays one: a deep tree is not walked anew
+    // for each name in it.
+    let known = path;
+    while (known !== '' && this.nodes.get(known)?.kind !== 'directory') known = above(known);
+    const walk = { done: known, links: 0 };
+    this.#walk(path.slice(known.length), walk, forMessage);
+    return walk.done;
+  }
+
+  #walk(path: ByteString, walk: Walk, forMessage: ByteString): void {
+    for (const part of path.split('/')) {
       if (part === '' || part === '.') continue;
       if (part === '..') {
-        done.pop();
+        walk.done = above(walk.done);
         continue;
       }
-      const here = done.length === 0 ? part : `${done.join('/')}/${part}`;
+      const here = walk.done === '' ? part : `${walk.done}/${part}`;
       const node = this.nodes.get(here);
-      if (node === undefined && links > 0) {
+      if (node === undefined && walk.links > 0) {
         throw unsafe(
           `${showPath(forMessage)} goes through a link to ${showPath(here)}, which the layer does not have`,
         );
       }
       if (node?.kind === 'leaf')
         throw unsafe(`${showPath(forMessage)} lies below ${showPath(here)}, which is not a directory`);
-      if (node?.kind !== 'symlink') {
-        done.push(part);
-        continue;
-      }
-      if (++links > MAX_LINKS) throw unsafe(`${showPath(forMessage)} goes through too many links`);
-      if (node.target.startsWith('/')) done = [];
-      rest = [...node.target.split('/'), ...rest];
+      if (node?.kind === 'symlink') this.#follow({ path: here, target: node.target }, walk, forMessage);
+      else walk.done = here;
     }
-    return done.join('/');
   }
+
+  #follow(
+    link: { readonly path: ByteString; readonly target: ByteString },
+    walk: Walk,
+    forMessage: ByteString,
+  ): void {
+    const known = this.#followed.get(link.path);
+    const before = walk.links;
+    walk.links += known?.links ?? 1;
+    if (walk.links > MAX_LINKS) throw unsafe(`${showPath(forMessage)} goes through too many links`);
+    if (known !== undefined) {
+      walk.done = known.done;
+      return;
+    }
+    if (link.target.startsWith('/')) walk.done = '';
+    this.#walk(link.target, walk, forMessage);
+    this.#followed.set(link.path, { done: walk.done, links: walk.links - before });
+  }
+}
+
+function above(path: ByteString): ByteString {
+  return path.slice(0, Math.max(path.lastIndexOf('/'), 0));
 }

@@ -248,7 +248,10 @@ function tooMuch(): readonly Hostile[] {
       rule: 'L24',
       name: 'a sparse file of too many pieces',
       layers: [
-        Buffer.concat([pax([`GNU.sparse.map=${map}`, 'GNU.sparse.size=200000']), tarOf([{ path: 'f' }])]),
+        Buffer.concat([
+          pax([`GNU.sparse.map=${map}`, 'GNU.sparse.numblocks=65537', 'GNU.sparse.size=200000']),
+          tarOf([{ path: 'f' }]),
+        ]),
       ],
       outcome: LIMIT,
     },
@@ -258,7 +261,7 @@ function tooMuch(): readonly Hostile[] {
       layers: [
         gzipSync(
           Buffer.concat([
-            pax(['GNU.sparse.map=0,0', `GNU.sparse.size=${100 * 2 ** 30}`]),
+            pax(['GNU.sparse.map=0,0', 'GNU.sparse.numblocks=1', `GNU.sparse.size=${100 * 2 ** 30}`]),
             tarOf([{ path: 'f' }]),
           ]),
         ),
