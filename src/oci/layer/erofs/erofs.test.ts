@@ -11,7 +11,7 @@ import type { IdMap } from '../../port.ts';
 import type { TarEntry } from '../entry.ts';
 import { ErofsReader, type ErofsSink, openErofsSink, unpackLayer } from '../index.ts';
 import { MOST_XATTR_BYTES } from './copyable.ts';
-import { BLOCK } from './format.ts';
+import { BLOCK, decodeFirstBlock, SLOT, XATTR_HEADER } from './format.ts';
 import { type Grown, grownTree, plainEntry } from './testing.ts';
 
 const signal = new AbortController().signal;
@@ -106,6 +106,23 @@ it('any tree comes back as it was written, and the same tree as the same bytes',
     }),
     { numRuns: 25 },
   );
+});
+
+it('behind the last inode there is always room for a header of attributes, where fsck.erofs 1.5 looks for one', async () => {
+  const ends: number[] = [];
+  for (let more = 0; more < 128; more += 16) {
+    const names = Array.from({ length: 49 }, (_, at) => `${at + 10}${'n'.repeat(at === 0 ? more : 0)}`);
+    const tree = ['.', ...names].map((name): Grown => {
+      return { entry: plainEntry(name, name === '.' ? 'directory' : 'fifo'), body: Buffer.alloc(0) };
+    });
+    await write(tree);
+    const bytes = await readFile(image);
+    const last = Math.max(...[...(await readAll()).values()].map(({ nid }) => nid));
+    const end = decodeFirstBlock(bytes.subarray(0, BLOCK)).metaBlock * BLOCK + last * SLOT + 64;
+    ends.push(end % BLOCK);
+    expect(bytes.length).toBeGreaterThanOrEqual(end + XATTR_HEADER);
+  }
+  expect(ends).toContain(0);
 });
 
 it('bodies longer than the buffers, and directories of many blocks', async () => {

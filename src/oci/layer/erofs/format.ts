@@ -206,7 +206,8 @@ export function decodeDirents(block: Buffer): readonly FoundDirent[] {
   });
 }
 
-const XATTR_HEADER = 12;
+/** What stands before the attributes of an inode. */
+export const XATTR_HEADER = 12;
 const XATTR_ENTRY = 4;
 /** The prefix is a number on disk; the two of access control lists are the whole name. */
 const PREFIXES: readonly (readonly [string, number])[] = [

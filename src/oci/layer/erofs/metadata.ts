@@ -11,6 +11,7 @@ import {
   PLAIN,
   SLOT,
   type SuperFields,
+  XATTR_HEADER,
   xattrsSize,
 } from './format.ts';
 import { type Inode, inodesInOrder, sortedNames } from './tree.ts';
@@ -26,7 +27,10 @@ interface Placed {
 export interface Plan {
   readonly inodes: readonly Placed[];
   readonly fields: SuperFields;
-  /** Bytes of the inodes with what lies in them. */
+  /**
+   * Bytes of the inodes with what lies in them, and room for the attributes of one more: `fsck.erofs` looks for a
+   * header of attributes behind the last inode too, and where the file ended there it called the image damaged.
+   */
   readonly metaBytes: number;
 }
 
@@ -51,13 +55,14 @@ export function layOut(root: Inode, firstBlock: number): Plan {
     inode.start = block;
     block += inode.inline ? Math.floor(inode.size / BLOCK) : Math.ceil(inode.size / BLOCK);
   }
+  const metaBytes = at + XATTR_HEADER;
   const fields = {
     rootNid: root.at / SLOT,
     inodes: inodes.length,
     metaBlock: block,
-    blocks: block + Math.ceil(at / BLOCK),
+    blocks: block + Math.ceil(metaBytes / BLOCK),
   };
-  return { inodes, fields, metaBytes: at };
+  return { inodes, fields, metaBytes };
 }
 
 /** `together` bytes do not cross a block: readers map one block for an inode and what lies in it. */
@@ -80,6 +85,7 @@ export async function writeMetadata(plan: Plan, out: BlockWriter): Promise<void>
     if (inode.inline)
       await out.append((body(inode, parent).at(-1) as Buffer).subarray(0, inode.size % BLOCK));
   }
+  await out.append(Buffer.alloc(start + plan.metaBytes - out.position));
   await out.align();
 }
 
