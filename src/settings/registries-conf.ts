@@ -131,7 +131,7 @@ async function contentOf(text: string, file: string): Promise<Content> {
   };
   const rules = [
     ...tables(value.registry, 'registry', fail).map((entry) => ruleOf(entry, fail)),
-    ...version1(value),
+    ...version1(value, fail),
   ];
   return { rules: rules.map((rule) => ({ rule, file })), helpers: helperNames(value, fail) };
 }
@@ -186,7 +186,7 @@ function ruleOf(entry: Table, fail: Fail): RegistryRule {
 }
 
 /** The format before `[[registry]]`: lists of what is insecure and what is blocked. */
-function version1(value: Table): readonly RegistryRule[] {
+function version1(value: Table, fail: Fail): readonly RegistryRule[] {
   const lists = isTable(value.registries) ? value.registries : {};
   const names = (key: string): readonly string[] => {
     const list = isTable(lists[key]) ? lists[key].registries : [];
@@ -194,7 +194,7 @@ function version1(value: Table): readonly RegistryRule[] {
   };
   const [insecure, blocked] = [names('insecure'), names('block')];
   return [...new Set([...insecure, ...blocked])].map((prefix) => ({
-    prefix,
+    prefix: prefixOf(prefix, fail),
     mirrors: [],
     insecure: insecure.includes(prefix),
     blocked: blocked.includes(prefix),

@@ -157,4 +157,34 @@ describe('image configs', () => {
   ])('with %s are refused', (_what, document) => {
     expect(codeOf(() => parseImageConfig(bytes(document), 1))).toBe('OCI_MANIFEST_INVALID');
   });
+
+  it('whatever the bytes, it is read or refused with a code, and a read one has no user that is none', () => {
+    const text = JSON.stringify(image);
+    const numbers = fc.constantFrom('', '-1', '2147483647', '2147483648', '9'.repeat(20), '0:', ':0', '+7');
+    const change = fc.record({
+      at: fc.nat(text.length),
+      insert: fc.string({ maxLength: 8 }),
+      cut: fc.nat(8),
+    });
+    fc.assert(
+      fc.property(fc.option(change), numbers, (some, user) => {
+        const whole = text.replace('1000:50', user);
+        const changed =
+          some === null ? whole : whole.slice(0, some.at) + some.insert + whole.slice(some.at + some.cut);
+        let read: ReturnType<typeof parseImageConfig> | undefined;
+        const code = codeOf(() => {
+          read = parseImageConfig(bytes(changed), 1);
+        });
+        expect(code).toMatch(/^(accepted|OCI_MANIFEST_INVALID)$/);
+        for (const part of read?.run.user.split(':') ?? [])
+          if (/^[+-]?[0-9]+$/.test(part)) expect(Number(part) >= 0 && Number(part) < 2 ** 31).toBe(true);
+      }),
+      { numRuns: 1000 },
+    );
+    fc.assert(
+      fc.property(fc.json(), (json) => {
+        expect(codeOf(() => parseImageConfig(bytes(json), 1))).toBe('OCI_MANIFEST_INVALID');
+      }),
+    );
+  });
 });
