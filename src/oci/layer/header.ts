@@ -155,7 +155,8 @@ function id(block: Buffer, start: number, value: number): void {
   if (value <= MAX_OCTAL_ID) octal(block, start, { length: 8, value });
   else {
     block[start] = 0x80;
-    block.writeUIntBE(value, start + 2, 6);
+    block.writeUIntBE(Math.floor(value / 2 ** 32), start + 1, 3);
+    block.writeUInt32BE(value % 2 ** 32, start + 4);
   }
 }
 
