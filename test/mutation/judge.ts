@@ -66,7 +66,7 @@ async function run(room: Room, jobs: number, skycap: PluginOptions): Promise<Rea
     timeoutMS: 30_000,
     timeoutFactor: 4,
     dryRunTimeoutMinutes: 60,
-    ignorePatterns: ['dist', '.bench', 'coverage', 'docs', 'examples', 'test/e2e'],
+    ignorePatterns: ['dist', '.bench', 'coverage', 'test/e2e'],
     cleanTempDir: 'always',
     warnings: false,
     skycap,

@@ -1,14 +1,26 @@
 import { defineConfig } from 'vitest/config';
 
+/** What cannot share a process with the tests of other files: it changes what is read once, when a module is loaded. */
+const APART = ['src/oci/registry/client/network.test.ts'];
+const chosen = JSON.parse(process.env.SKYCAP_MUTATION_TESTS ?? '[]') as readonly string[];
+
 /**
  * The tests that judge the mutants of one room. One process for all files of a run: there are thousands of runs, and
  * most of their time would go into starting processes. Stryker watches the time, with the mutant and without.
  */
 export default defineConfig({
   test: {
-    include: JSON.parse(process.env.SKYCAP_MUTATION_TESTS ?? '[]') as string[],
-    isolate: false,
     testTimeout: 0,
     hookTimeout: 0,
+    projects: [
+      {
+        extends: true,
+        test: { name: 'together', isolate: false, include: chosen.filter((path) => !APART.includes(path)) },
+      },
+      {
+        extends: true,
+        test: { name: 'apart', include: chosen.filter((path) => APART.includes(path)) },
+      },
+    ],
   },
 });
