@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
+import { codeFrom } from '../../testkit/coded.ts';
 import { inPieces, type TarFile, tarOf } from '../../testkit/images/index.ts';
 import type { IdMap } from '../port.ts';
 import { shiftCapability } from './attributes.ts';
@@ -54,7 +54,7 @@ async function outcome(files: readonly TarFile[], options: Options = {}): Promis
     return sink.entries.map(show).join(' ');
   } catch (error) {
     if (error instanceof NeedsParents) return 'NeedsParents';
-    return isSkycapError(error) ? error.code : `not coded: ${String(error)}`;
+    return codeFrom(error);
   }
 }
 

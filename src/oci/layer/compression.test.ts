@@ -1,6 +1,6 @@
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
+import { codeFrom } from '../../testkit/coded.ts';
 import { inPieces } from '../../testkit/images/index.ts';
 import { decompress, sniffCompression } from './compression.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
@@ -10,7 +10,7 @@ async function unpacked(bytes: Uint8Array, limits = DEFAULT_LIMITS): Promise<str
   try {
     for await (const part of decompress(inPieces(bytes, 7), limits)) parts.push(Buffer.from(part));
   } catch (error) {
-    return isSkycapError(error) ? error.code : `not coded: ${String(error)}`;
+    return codeFrom(error);
   }
   return Buffer.concat(parts).toString();
 }

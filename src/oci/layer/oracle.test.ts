@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
+import { codeFrom } from '../../testkit/coded.ts';
 import { recordingTransfer } from '../../testkit/images/index.ts';
 import {
   linesOf,
@@ -78,8 +78,7 @@ async function unpacked(one: OracleCase): Promise<MergedTree | string> {
     }
     return merged;
   } catch (error) {
-    if (isSkycapError(error)) return error.code;
-    throw error;
+    return codeFrom(error);
   }
 }
 

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
+import { codeFrom } from '../../testkit/coded.ts';
 import { inPieces, type TarFile, tarFile, tarOf } from '../../testkit/images/index.ts';
 import {
   bytesOf,
@@ -40,8 +40,7 @@ async function outcome(layers: readonly Uint8Array[], options: Options = {}): Pr
     }
     return merged;
   } catch (error) {
-    if (isSkycapError(error)) return error.code;
-    throw error;
+    return codeFrom(error);
   }
 }
 
@@ -194,7 +193,7 @@ describe('what manifest and config state', () => {
   const code = async (given: { readonly diffId?: Digest; readonly mediaType?: string }): Promise<string> =>
     await unpackLayer(inPieces(layer), new ModelSink(), { map: undefined, signal, ...given }).then(
       () => 'unpacked',
-      (error: unknown) => (isSkycapError(error) ? error.code : String(error)),
+      codeFrom,
     );
 
   it('L3 is compared with the bytes', async () => {

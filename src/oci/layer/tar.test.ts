@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import fc from 'fast-check';
 import { extract } from 'tar-stream';
 import { describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
+import { codeFrom } from '../../testkit/coded.ts';
 import { inPieces, rawHeader, tarFile, tarOf } from '../../testkit/images/index.ts';
 import { readTar, type TarEntry } from './index.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
@@ -29,7 +29,7 @@ async function codeOf(bytes: Uint8Array): Promise<string> {
     await readAll(bytes);
     return 'accepted';
   } catch (error) {
-    return isSkycapError(error) ? error.code : `not coded: ${String(error)}`;
+    return codeFrom(error);
   }
 }
 

@@ -188,7 +188,11 @@ describe('an unpacked layer', () => {
     { path: 'd/f', content: 'hello', mode: 0o640 },
     { path: 'd/g', type: 'link' as const, linkPath: 'd/f' },
     { path: 'l', type: 'symlink' as const, linkPath: 'd/f' },
-    { path: 'other', content: 'other' },
+    {
+      path: 'other',
+      content: 'other',
+      xattrs: new Map(['a', 'b'].map((name) => [`user.${name}`, Buffer.from('1')])),
+    },
   ];
 
   beforeEach(async () => {
@@ -210,6 +214,16 @@ describe('an unpacked layer', () => {
       'another target of a link',
       () => rm(join(root, 'l')).then(() => symlink('d/x', join(root, 'l'))),
       /"l" has changed/,
+    ],
+    [
+      'another attribute',
+      async () => execFileSync('setfattr', ['-n', 'user.a', '-v', '2', join(root, 'other')]),
+      /"other" has changed/,
+    ],
+    [
+      'an attribute less',
+      async () => execFileSync('setfattr', ['-x', 'user.b', join(root, 'other')]),
+      /"other" has changed/,
     ],
     ['a file less', () => rm(join(root, 'd/f')), /"d\/f" is gone/],
     ['a folder less', () => rm(join(root, 'd'), { recursive: true }), /is gone/],

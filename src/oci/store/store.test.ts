@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
+import { codeOf } from '../../testkit/contracts/store.contract.ts';
 import { inPieces, makeImage, recordingTransfer, tarOf } from '../../testkit/images/index.ts';
 import { buildImage, buildIndex, pinnedFromStore } from '../image/index.ts';
 import { digestOf } from '../names/index.ts';
@@ -25,15 +25,6 @@ afterEach(async () => {
 
 const platform = { os: 'linux', architecture: 'amd64' };
 const path = (...parts: string[]): string => join(directory, 'store', ...parts);
-
-async function codeOf(work: Promise<unknown>): Promise<string> {
-  try {
-    await work;
-    return 'done';
-  } catch (error) {
-    return isSkycapError(error) ? error.code : `not coded: ${String(error)}`;
-  }
-}
 
 function blobOf(bytes: Uint8Array): Descriptor {
   return { mediaType: 'application/octet-stream', digest: digestOf(bytes), size: bytes.length };

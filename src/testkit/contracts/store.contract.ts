@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../kernel/index.ts';
 import { createDigester } from '../../oci/names/index.ts';
 import type { Store } from '../../oci/port.ts';
 import type { Descriptor, Digest } from '../../oci/types.ts';
+import { codeFrom } from '../coded.ts';
 import { inPieces, makeImage, recordingTransfer } from '../images/index.ts';
 
 export interface StoreUnderTest {
@@ -18,7 +18,7 @@ export async function codeOf(work: Promise<unknown>): Promise<string> {
     await work;
     return 'done';
   } catch (error) {
-    return isSkycapError(error) ? error.code : `not coded: ${String(error)}`;
+    return codeFrom(error);
   }
 }
 

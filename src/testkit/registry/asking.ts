@@ -1,5 +1,4 @@
 import type { Clock } from '../../kernel/http/index.ts';
-import { isSkycapError } from '../../kernel/index.ts';
 import type { OciEvent, TransferOptions } from '../../oci/index.ts';
 import { parseReference } from '../../oci/names/index.ts';
 import {
@@ -8,6 +7,7 @@ import {
   type RegistryClientOptions,
 } from '../../oci/registry/client/index.ts';
 import type { Reference } from '../../oci/types.ts';
+import { codeFrom } from '../coded.ts';
 
 /** A clock that jumps instead of waiting. */
 export interface JumpingClock extends Clock {
@@ -60,7 +60,7 @@ export async function codeOf(promise: Promise<unknown>): Promise<string> {
   try {
     await promise;
   } catch (error) {
-    return isSkycapError(error) ? error.code : `not coded: ${String(error)}`;
+    return codeFrom(error);
   }
   return 'no error';
 }

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { isSkycapError } from '../../../kernel/index.ts';
+import { codeFrom } from '../../../testkit/coded.ts';
 import { inPieces, type TarFile, tarOf } from '../../../testkit/images/index.ts';
 import { digestOf } from '../../names/index.ts';
 import type { IdMap } from '../../port.ts';
@@ -70,11 +70,7 @@ const layer = async (
   return sink;
 };
 
-const codeOf = async (work: Promise<unknown>): Promise<string> =>
-  await work.then(
-    () => 'done',
-    (error: unknown) => (isSkycapError(error) ? error.code : String(error)),
-  );
+const codeOf = async (work: Promise<unknown>): Promise<string> => await work.then(() => 'done', codeFrom);
 
 it('any tree comes back as it was written, and the same tree as the same bytes', async () => {
   await fc.assert(

@@ -1,5 +1,5 @@
 import { type HttpFailure, type HttpResponse, isHttpFailure } from '../../../kernel/http/index.ts';
-import { isSkycapError, type SkycapError } from '../../../kernel/index.ts';
+import type { SkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import { quoted } from '../../names/index.ts';
 
@@ -118,7 +118,7 @@ export function isRateLimit(refusal: Refusal): boolean {
 
 /** What went wrong below HTTP as an error with a code and a next step. */
 export function failureError(error: unknown, subject: string): unknown {
-  if (!isHttpFailure(error)) return isSkycapError(error) ? error : error;
+  if (!isHttpFailure(error)) return error;
   const [code, hint] = describe(error);
   return ociError(code, `${subject}: ${error.message}`, { hint, cause: error });
 }

@@ -2,9 +2,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../../kernel/index.ts';
 import type { RegistryRule } from '../../../settings/index.ts';
 import { loadSettings } from '../../../settings/load.ts';
+import { codeFrom } from '../../../testkit/coded.ts';
 import { asking, codeOf, type Reply, scriptedRegistry } from '../../../testkit/registry/index.ts';
 import { digestOf, parseReference } from '../../names/index.ts';
 import { endpointsOf } from './endpoints.ts';
@@ -24,7 +24,7 @@ const code = (text: string, rules: readonly RegistryRule[]): unknown => {
   try {
     return addresses(text, rules);
   } catch (error) {
-    return isSkycapError(error) && error.code;
+    return codeFrom(error);
   }
 };
 const BODY = JSON.stringify({ schemaVersion: 2, config: {}, layers: [] });

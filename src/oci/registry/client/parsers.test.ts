@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isSkycapError } from '../../../kernel/index.ts';
+import { codeFrom } from '../../../testkit/coded.ts';
 import { parseChallenges } from './challenge.ts';
 import { nextLink } from './link.ts';
 import { manifestMediaType } from './manifest.ts';
@@ -124,7 +124,7 @@ describe('manifestMediaType', () => {
         'x',
       );
     } catch (error) {
-      return isSkycapError(error) ? error.code : String(error);
+      return codeFrom(error);
     }
   };
   const config = { mediaType: 'x', digest: 'y', size: 1 };
