@@ -72,6 +72,13 @@ export const entries: readonly CommandEntry[] = [
   ),
   entry('image copy', 'copy an image from anywhere to anywhere', [], () => import('./image-copy.ts')),
   entry('image import', 'make an image of a folder or tar archive', [], () => import('./image-import.ts')),
+  entry('image unpack', 'put the files of an image into a folder', [], () => import('./image-unpack.ts')),
+  entry(
+    'image pack',
+    'make an image of a folder that image unpack made',
+    [],
+    () => import('./image-pack.ts'),
+  ),
   entry('image append', 'put layers on top of an image', [], () => import('./image-append.ts')),
   entry(
     'image config',

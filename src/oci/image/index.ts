@@ -37,6 +37,7 @@ export {
   readTree,
   shownPath,
 } from './file-tree.ts';
+export { changedLayer, type FolderOptions, type FolderOwners, unpackImage } from './folder.ts';
 export {
   annotateIndex,
   decodeIndex,

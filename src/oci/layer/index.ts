@@ -19,6 +19,7 @@ export {
   packFolder,
   type VirtualFile,
 } from './pack.ts';
+export { PlainSink, plainMode } from './plain-sink.ts';
 export { readFileByNode } from './read-file.ts';
 export { readTar, TarReader } from './reader.ts';
 export type { LayerSink } from './sink.ts';

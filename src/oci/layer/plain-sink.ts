@@ -4,6 +4,11 @@ import { writeBody } from './node-sink.ts';
 import type { LayerSink } from './sink.ts';
 import { isRoot, pathIn, writeFault } from './write-attributes.ts';
 
+/** The permissions that a file or folder of a layer has for an ordinary user, who keeps access to it. */
+export function plainMode({ type, mode }: Pick<TarEntry, 'type' | 'mode'>): number {
+  return (mode & 0o777) | (type === 'directory' ? 0o700 : 0o600);
+}
+
 /**
  * Writes what an ordinary user can: files, folders and links, all of that user's and never closed to it. Devices,
  * pipes, whiteouts and attributes are left to the model (model.ts).
@@ -34,7 +39,7 @@ export class PlainSink implements LayerSink {
     if (type === 'directory') {
       if (isRoot(entry.path)) return;
       if (!this.#made.has(entry.path)) await mkdir(path);
-      await chmod(path, (entry.mode & 0o777) | 0o700);
+      await chmod(path, plainMode(entry));
     } else if (type === 'symlink') await symlink(Buffer.from(entry.linkPath, 'latin1'), path);
     else if (type === 'link') {
       // The file of a second name may be a device, which is not there.
@@ -42,7 +47,7 @@ export class PlainSink implements LayerSink {
       await link(pathIn(this.#root, entry.linkPath), path);
     } else if (type === 'file') {
       await writeBody(path, next);
-      await chmod(path, (entry.mode & 0o777) | 0o600);
+      await chmod(path, plainMode(entry));
       const seconds = Math.max(0, entry.mtime.seconds);
       await utimes(path, seconds, seconds);
     } else return;
