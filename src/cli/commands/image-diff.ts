@@ -22,14 +22,14 @@ export const command: Command = {
     const platform = platformOf(flags);
     const times = flags.switch('times');
     await using rooms = compose(context);
-    const { layerInputs, readSourceImage } = await (await import('../../oci/index.ts')).loadCopy();
-    const { diffTrees, readTree } = await (await import('../../oci/index.ts')).loadImages();
+    const { readSourceImage, readSourceTree } = await (await import('../../oci/index.ts')).loadCopy();
+    const { diffTrees } = await (await import('../../oci/index.ts')).loadImages();
     const { signal, emit } = context;
     const trees: FileTree[] = [];
     for (const word of words) {
       const source = await openImage(word, context, rooms);
       const { value } = await readSourceImage(source, platform, { signal, emit });
-      trees.push(await readTree(layerInputs(source, value, { signal, emit }), { signal, hash: true }));
+      trees.push(await readSourceTree(source, value, { signal, emit, hash: true }));
     }
     const [before, after] = trees as [FileTree, FileTree];
     const changes = diffTrees(before, after, { times });

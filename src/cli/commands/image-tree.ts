@@ -31,16 +31,18 @@ export const command: Command = {
     const wantsFiles = flags.switch('files');
     await using rooms = compose(context);
     const source = await openImage(text as string, context, rooms);
-    const { layerInputs, readParts, readSourceImage } = await (await import('../../oci/index.ts')).loadCopy();
+    const { readParts, readSourceImage, readSourceTree } = await (
+      await import('../../oci/index.ts')
+    ).loadCopy();
     const { signal, emit } = context;
     if (!wantsFiles) {
       const parts = await readParts(source, { signal, emit, referrers });
       await context.result({ data: parts, text: () => partLines(parts, '', '').join('') });
       return 0;
     }
-    const { readTree, shownPath } = await (await import('../../oci/index.ts')).loadImages();
+    const { shownPath } = await (await import('../../oci/index.ts')).loadImages();
     const { value } = await readSourceImage(source, platform, { signal, emit });
-    const tree = await readTree(layerInputs(source, value, { signal, emit }), { signal });
+    const tree = await readSourceTree(source, value, { signal, emit });
     await context.result({
       data: files(tree, shownPath),
       text: () =>

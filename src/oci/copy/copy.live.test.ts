@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type DockerRegistry, startDockerRegistry } from '../../../test/support/docker-registry.ts';
 import { makeImage, recordingTransfer, signImage } from '../../testkit/images/index.ts';
-import { buildIndex, diffTrees, type FileTree, readTree } from '../image/index.ts';
+import { buildIndex, diffTrees, type FileTree } from '../image/index.ts';
 import { createRegistryClient } from '../registry/client/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
 import type { Descriptor, PinnedImage } from '../types.ts';
@@ -15,11 +15,11 @@ import {
   type Copied,
   copyImage,
   type Ends,
-  layerInputs,
   openSource,
   openTarget,
   parseTransport,
   readSourceImage,
+  readSourceTree,
 } from './index.ts';
 
 // What skopeo, docker and docker-registry write is read, and what we write they read, over every transport.
@@ -123,7 +123,7 @@ async function copy(
 async function treeOf(place: string): Promise<FileTree> {
   await using source = await openSource(parseTransport(place, 'docker'), ends());
   const { value } = await readSourceImage(source, amd, transfer);
-  return await readTree(layerInputs(source, value, transfer), { signal: transfer.signal, hash: true });
+  return await readSourceTree(source, value, { ...transfer, hash: true });
 }
 
 /** What skopeo finds there: digest of the manifest, of the config, and the layers' diffIDs. */

@@ -20,6 +20,8 @@ import {
   openSource,
   openTarget,
   parseTransport,
+  readSourceImage,
+  readSourceTree,
   validateImage,
 } from './index.ts';
 
@@ -94,6 +96,27 @@ async function withRegistry(name: string, work: (host: string) => Promise<void>)
   }
 }
 
+/** Other bytes than those of the layer, from a mirror unless none is to be asked, or from everywhere. */
+function withBadMirror(
+  real: ImageSource,
+  layer: string | undefined,
+  fill = 'x',
+  everywhere = false,
+): ImageSource {
+  return {
+    ...real,
+    async blob(descriptor, offset, options) {
+      const own = options.mirrors === false;
+      if (descriptor.digest !== layer || (own && !everywhere))
+        return await real.blob(descriptor, offset, options);
+      async function* bad(): AsyncGenerator<Uint8Array> {
+        yield Buffer.alloc(descriptor.size - offset, fill);
+      }
+      return Object.assign(bad(), own ? {} : { mirror: 'm.test' });
+    },
+  };
+}
+
 describe('mirrors', () => {
   it('what a mirror of the target has is sent to the target all the same', async () => {
     const name = 'store:localhost/t/i:1';
@@ -115,24 +138,40 @@ describe('mirrors', () => {
 
   it('R52 takes a blob from the registry itself where a mirror of it gave other bytes', async () => {
     await using real = await openSource(parseTransport('store:localhost/t/i:amd', 'docker'), ends());
-    const layer = one.layers[0]?.digest;
-    const source: ImageSource = {
-      ...real,
-      async blob(descriptor, offset, options) {
-        if (options.mirrors === false || descriptor.digest !== layer)
-          return await real.blob(descriptor, offset, options);
-        async function* bad(): AsyncGenerator<Uint8Array> {
-          yield Buffer.alloc(descriptor.size - offset, 'x');
-        }
-        return Object.assign(bad(), { mirror: 'm.test' });
-      },
-    };
+    const source = withBadMirror(real, one.layers[0]?.digest);
     for (const to of ['oci:past', 'oci-archive:past.tar']) {
       expect((await copyFrom(source, to)).digest).toBe(one.digest);
       expect(await valid(to)).toEqual([]);
     }
     const warnings = transfer.events.filter((event) => event.type === 'registry.warning');
     expect(warnings).toMatchObject([{ registry: 'm.test' }, { registry: 'm.test' }]);
+  });
+
+  it('R52 reads a layer from the registry itself where a mirror of it gave other bytes, to check it and to list its files', async () => {
+    await using real = await openSource(parseTransport('store:localhost/t/i:amd', 'docker'), ends());
+    const layer = one.layers[0]?.digest;
+    const { value } = await readSourceImage(real, amd, transfer);
+    const files = async (source: ImageSource): Promise<readonly string[]> => [
+      ...(await readSourceTree(source, value, { ...transfer, hash: true })).keys(),
+    ];
+    const findings = async (source: ImageSource): Promise<readonly unknown[]> =>
+      (await validateImage(source, { ...transfer, platforms: [] })).findings;
+    const whole = await files(real);
+    expect(whole).toContain('big');
+    const warnings = (): number =>
+      transfer.events.filter((event) => event.type === 'registry.warning').length;
+    // Found out by the digest, and before it: bytes that nobody can unpack.
+    for (const wrong of ['x', '\0'] as const) {
+      const source = withBadMirror(real, layer, wrong);
+      const before = warnings();
+      expect(await findings(source)).toEqual([]);
+      expect(await files(source)).toEqual(whole);
+      expect(warnings() - before).toBe(2);
+    }
+    // The registry's own word is final.
+    const bad: ImageSource = { ...withBadMirror(real, layer, 'x', true) };
+    expect(await findings(bad)).toMatchObject([{ code: 'OCI_BLOB_CORRUPT' }]);
+    expect(await codeOf(files(bad))).toMatch(/^OCI_LAYER_/);
   });
 });
 

@@ -4,9 +4,9 @@ export { type PackOptions, packedSource } from './packed-source.ts';
 export { readSmallBlob } from './plan.ts';
 export {
   type ImagePart,
-  layerInputs,
   readParts,
   readSourceImage,
+  readSourceTree,
   type SourceImage,
 } from './read.ts';
 export { parseTransport, type Transport } from './transport.ts';

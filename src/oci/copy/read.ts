@@ -1,11 +1,12 @@
 import { ociError } from '../errors.ts';
-import type { LayerInput } from '../image/file-tree.ts';
+import { type FileTree, readTree } from '../image/file-tree.ts';
 import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from '../image/media-types.ts';
 import { parseManifestOrIndex } from '../image/parse.ts';
+import { pastWrongMirror } from '../image/past-mirror.ts';
 import { chooseManifest } from '../image/pinned.ts';
 import { decodeImage, type ImageValue, layersOf } from '../image/value.ts';
 import { formatPlatform, matchPlatform } from '../names/index.ts';
-import type { TransferOptions } from '../port.ts';
+import type { BlobBytes, ReadOptions, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
 import { checkBytes, readSmallBlob } from './plan.ts';
 import { cosignTags, isSubject } from './referrer-tags.ts';
@@ -45,24 +46,37 @@ export async function readSourceImage(
   return { root, manifest: chosen.descriptor, value };
 }
 
-/** The layers of an image for `readTree` and `mergeLayers`. */
-export function layerInputs(
+/**
+ * The files of an image, from checked layers. Where a mirror gave other bytes, all are read again without mirrors.
+ *
+ * @throws OCI_LAYER_INVALID, OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, OCI_LAYER_DIFFID, and what the source throws
+ */
+export async function readSourceTree(
   source: ImageSource,
   value: ImageValue,
-  options: TransferOptions,
-): readonly LayerInput[] {
-  return layersOf(value).map(({ descriptor, diffId }) => ({
-    diffId,
-    async *open() {
-      let doneBytes = 0;
-      for await (const chunk of await source.blob(descriptor, 0, options)) {
-        doneBytes += chunk.length;
-        yield chunk;
-      }
-      const { digest, size: sizeBytes } = descriptor;
-      options.emit({ type: 'blob.progress', digest, doneBytes, sizeBytes });
+  options: TransferOptions & { readonly hash?: boolean },
+): Promise<FileTree> {
+  const { signal, emit, hash = false } = options;
+  const open = (layer: Descriptor, read: ReadOptions): Promise<BlobBytes> => source.blob(layer, 0, read);
+  return await pastWrongMirror(
+    open,
+    { signal, emit },
+    async (bytesOf: (layer: Descriptor) => Promise<BlobBytes>) => {
+      const inputs = layersOf(value).map(({ descriptor, diffId }) => ({
+        diffId,
+        async *open() {
+          let doneBytes = 0;
+          for await (const chunk of await bytesOf(descriptor)) {
+            doneBytes += chunk.length;
+            yield chunk;
+          }
+          const { digest, size: sizeBytes } = descriptor;
+          emit({ type: 'blob.progress', digest, doneBytes, sizeBytes });
+        },
+      }));
+      return await readTree(inputs, { signal, hash });
     },
-  }));
+  );
 }
 
 /** What an image consists of, for showing. */

@@ -3,8 +3,9 @@ import { ociError } from '../errors.ts';
 import { checkedEntries, type FileNode } from '../image/file-tree.ts';
 import { isIndexType, isManifestType, MAX_INDEX_DEPTH } from '../image/media-types.ts';
 import { type Index, type Manifest, parseImageConfig, parseManifestOrIndex } from '../image/parse.ts';
+import { pastWrongMirror } from '../image/past-mirror.ts';
 import { createDigester, digestParts, formatPlatform, matchPlatform } from '../names/index.ts';
-import type { TransferOptions } from '../port.ts';
+import type { BlobBytes, TransferOptions } from '../port.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
 import { checkBytes, readSmallBlob } from './plan.ts';
 import type { ImageSource } from './types.ts';
@@ -57,6 +58,13 @@ export async function validateImage(source: ImageSource, options: ValidateOption
     sizeBytes: check.sizeBytes,
     findings: check.findings,
   };
+}
+
+/** A blob that is read whole in the end, whatever reads it first. */
+interface Counted {
+  open(): AsyncIterable<Uint8Array>;
+  /** @throws OCI_BLOB_CORRUPT */
+  finish(): Promise<void>;
 }
 
 class Check {
@@ -155,8 +163,7 @@ class Check {
     if (this.seen.has(layer.digest)) return;
     this.seen.add(layer.digest);
     this.sizeBytes += layer.size;
-    await this.#guard(layer, what, async () => {
-      const read = this.#counted(layer);
+    await this.#read(layer, what, async (read) => {
       const any = (path: string): { path: string; node: FileNode } => ({ path, node: someFile(path) });
       let fault: { readonly error: unknown } | undefined;
       try {
@@ -174,13 +181,22 @@ class Check {
     if (this.seen.has(blob.digest)) return;
     this.seen.add(blob.digest);
     this.sizeBytes += blob.size;
-    await this.#guard(blob, what, async () => await this.#counted(blob).finish());
+    await this.#read(blob, what, async (read) => await read.finish());
   }
 
-  #counted(blob: Descriptor): { open(): AsyncIterable<Uint8Array>; finish(): Promise<void> } {
+  /** What a mirror gave wrongly says nothing about the image: then the registry itself is asked. */
+  async #read(blob: Descriptor, what: string, work: (read: Counted) => Promise<void>): Promise<void> {
+    await this.#guard(blob, what, async () => {
+      await pastWrongMirror(
+        (offset, read) => this.#source.blob(blob, offset, read),
+        this.#options,
+        async (open) => await work(this.#counted(blob, open)),
+      );
+    });
+  }
+
+  #counted(blob: Descriptor, from: (offset: number) => Promise<BlobBytes>): Counted {
     const { signal, emit } = this.#options;
-    const source = this.#source;
-    const options = this.#options;
     let digester = createDigester(digestParts(blob.digest).algorithm);
     let size = 0;
     let isWhole = false;
@@ -188,7 +204,7 @@ class Check {
       digester = createDigester(digestParts(blob.digest).algorithm);
       size = 0;
       let told = 0;
-      for await (const chunk of await source.blob(blob, 0, options)) {
+      for await (const chunk of await from(0)) {
         signal.throwIfAborted();
         size += chunk.length;
         if (size > blob.size) break;

@@ -2,26 +2,30 @@ import { isSkycapError } from '../../kernel/index.ts';
 import type { BlobBytes, ReadOptions, TransferOptions } from '../port.ts';
 
 /**
- * Runs `work` with a way to open a blob. Where it ends in wrong bytes and a mirror had a part in them, it is run once
+ * Runs `work` with a way to open a blob, or several. Where it ends in wrong bytes and a mirror had a part in them, it is run once
  * more with those of the registry itself: only whoever keeps the bytes can begin again.
  */
-export async function pastWrongMirror<T>(
-  open: (offset: number, options: ReadOptions) => Promise<BlobBytes>,
+export async function pastWrongMirror<T, At = number>(
+  open: (at: At, options: ReadOptions) => Promise<BlobBytes>,
   options: TransferOptions,
-  work: (open: (offset: number) => Promise<BlobBytes>) => Promise<T>,
+  work: (open: (at: At) => Promise<BlobBytes>) => Promise<T>,
 ): Promise<T> {
   let mirror: string | undefined;
   try {
-    return await work(async (offset) => {
-      const bytes = await open(offset, options);
+    return await work(async (at) => {
+      const bytes = await open(at, options);
       mirror ??= bytes.mirror;
       return bytes;
     });
   } catch (error) {
-    if (mirror === undefined || options.signal.aborted || !isSkycapError(error, 'OCI_BLOB_CORRUPT'))
-      throw error;
+    if (mirror === undefined || options.signal.aborted || !isOfWrongBytes(error)) throw error;
     const message = `mirror passed over: ${error.message}`;
     options.emit({ type: 'registry.warning', registry: mirror, message });
-    return await work((offset) => open(offset, { ...options, mirrors: false }));
+    return await work((at) => open(at, { ...options, mirrors: false }));
   }
+}
+
+/** Wrong bytes are often found out before the digest is: as a layer that nobody can unpack. */
+function isOfWrongBytes(error: unknown): error is Error {
+  return isSkycapError(error) && (error.code === 'OCI_BLOB_CORRUPT' || error.code.startsWith('OCI_LAYER_'));
 }
