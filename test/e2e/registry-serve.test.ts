@@ -102,11 +102,14 @@ describe('registry serve', () => {
     ['--auth without users', ['--auth', 'basic'], 2, '--users'],
     ['a file of passwords that others can read', ['--auth', 'basic', '--users', 'open'], 2, 'chmod 600'],
     ['a line that is no user', ['--auth', 'basic', '--users', 'bad'], 2, 'bad:2'],
+    ['a hash in place of a password', ['--auth', 'basic', '--users', 'hashed'], 2, 'hashed:1'],
     ['--sparse where nothing is written', ['--sparse'], 2, '--writable'],
     ['another address than loopback', ['--address', '0.0.0.0'], 28, '0.0.0.0'],
   ] as const)('refuses %s', async (_what, flags, code, said) => {
     put('open', `alice:${PASSWORD}\n`, 0o644);
     put('bad', `alice:${PASSWORD}\nbob\n`, 0o600);
+    // As `htpasswd -B` writes it.
+    put('hashed', 'alice:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n', 0o600);
     const ran = await world.skycap(['registry', 'serve', '--port', '0', ...flags], {
       cwd: world.directory,
       timeoutMs: 30_000,

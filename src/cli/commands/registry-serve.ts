@@ -11,7 +11,7 @@ export const command: Command = {
   path: 'registry serve',
   summary: 'serve the store as a registry',
   description:
-    'On loopback, until it is stopped; docker, skopeo and others can pull from it. The first line on stdout is its address. What is kept as `localhost/NAME` is offered as NAME, `docker.io/library/NAME` too, everything else under its whole name.',
+    'On loopback, until it is stopped; docker, skopeo and others can pull from it. No certificate is made for https: one that nobody trusts teaches to switch the check off. Bring one, e.g. of an authority of your own. The first line on stdout is its address. What is kept as `localhost/NAME` is offered as NAME, `docker.io/library/NAME` too, everything else under its whole name.',
   arguments: [],
   flags: [
     {
@@ -54,7 +54,7 @@ export const command: Command = {
       name: 'users',
       type: 'string',
       value: 'FILE',
-      summary: 'with --auth: lines of NAME:PASSWORD, readable for you alone',
+      summary: 'with --auth: lines of NAME:PASSWORD (no hashes), readable for you alone',
     },
     { name: 'anonymous-pull', type: 'switch', own: true, summary: 'with --auth: anyone may pull' },
   ],
@@ -145,6 +145,9 @@ async function authOf(flags: Flags, context: Context): Promise<Pick<ServeOptions
   return { auth: { kind: kind === 'basic' ? 'basic' : 'token', users: usersOf(text, path), anonymousPull } };
 }
 
+/** What htpasswd writes: bcrypt, crypt(3) with an algorithm of its own, Apache's MD5, SHA-1. */
+const HASHED = /^(\$(2[abxy]?|apr1|1|5|6|y)\$|\{SHA\})/;
+
 function usersOf(text: string, path: string): Readonly<Record<string, string>> {
   const lines = text.split(/\r?\n/).map((line, index) => ({ line, number: index + 1 }));
   const users = lines
@@ -154,7 +157,15 @@ function usersOf(text: string, path: string): Readonly<Record<string, string>> {
       if (colon < 1 || colon === line.length - 1) {
         throw usage(`${path}:${number}: no NAME:PASSWORD`, 'write one user a line, # for remarks');
       }
-      return [line.slice(0, colon), line.slice(colon + 1)] as const;
+      const password = line.slice(colon + 1);
+      // The hash would be the password, and whoever reads the file could log in with it.
+      if (HASHED.test(password)) {
+        throw usage(
+          `${path}:${number}: this is a hash, as htpasswd writes it, and hashes are not read`,
+          'write the password itself; the file is readable for you alone',
+        );
+      }
+      return [line.slice(0, colon), password] as const;
     });
   return Object.fromEntries(users);
 }

@@ -3,6 +3,7 @@ import { isDigest, LARGEST_DOCUMENT } from '../../names/index.ts';
 import type { Store } from '../../port.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { manifestMediaType } from '../client/manifest.ts';
+import type { Hidden } from './hidden.ts';
 import { type Entry, entriesOf, storeNames } from './names.ts';
 
 const REMEMBERED = 10_000;
@@ -77,8 +78,8 @@ export interface Content {
   entries(repository: string): Promise<readonly Entry[]>;
   hasBlob(repository: string, digest: Digest): Promise<boolean>;
   /** Deleted here; the bytes stay until the store is pruned. */
-  hide(repository: string, digest: Digest): void;
-  show(repository: string, digest: Digest): void;
+  hide(repository: string, digest: Digest): Promise<void>;
+  show(repository: string, digest: Digest): Promise<void>;
   /** One at a time: what was looked at is what is changed. Among this server's requests; the store has locks of its own. */
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   facts(
@@ -86,11 +87,9 @@ export interface Content {
   ): Promise<ManifestFacts | undefined>;
 }
 
-export function makeContent(store: Store): Content {
-  const hidden = new Set<string>();
+export function makeContent(store: Store, hidden: Hidden): Content {
   const known = new Map<Digest, ManifestFacts>();
   let last: Promise<unknown> = Promise.resolve();
-  const key = (repository: string, digest: Digest): string => `${repository}@${digest}`;
 
   async function facts(
     descriptor: Pick<Descriptor, 'digest'> & { readonly mediaType?: string },
@@ -121,18 +120,16 @@ export function makeContent(store: Store): Content {
     facts,
     entries: async (repository) => entriesOf(await store.list(), repository),
     resolve: async (repository, { tag, digest }) => {
-      if (digest !== undefined)
-        return hidden.has(key(repository, digest)) ? undefined : await facts({ digest });
+      if (digest !== undefined) return hidden.has(repository, digest) ? undefined : await facts({ digest });
       for (const name of storeNames(repository)) {
         const descriptor = await store.resolve(`${name}:${tag}`);
         if (descriptor !== undefined) return await facts(descriptor);
       }
       return undefined;
     },
-    hasBlob: async (repository, digest) =>
-      !hidden.has(key(repository, digest)) && (await store.hasBlob(digest)),
-    hide: (repository, digest) => void hidden.add(key(repository, digest)),
-    show: (repository, digest) => void hidden.delete(key(repository, digest)),
+    hasBlob: async (repository, digest) => !hidden.has(repository, digest) && (await store.hasBlob(digest)),
+    hide: (repository, digest) => hidden.hide(repository, digest),
+    show: (repository, digest) => hidden.show(repository, digest),
     exclusive: (work) => {
       const mine = last.then(work);
       last = mine.catch(() => {});

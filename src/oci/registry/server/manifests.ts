@@ -37,7 +37,7 @@ export async function putManifest(
   await context.content.exclusive(async () => {
     const current = await content.resolve(repository, route);
     isUnchanged(exchange.method, exchange.request.headers, current?.descriptor.digest);
-    content.show(repository, digest);
+    await content.show(repository, digest);
     for (const name of names) await content.store.tag(name, facts.descriptor, { sparse: true });
   });
   reply(exchange, 201, {
@@ -99,7 +99,7 @@ export async function deleteManifest(
         route.tag === undefined ? entry.descriptor.digest === digest : entry.reference.tag === route.tag;
       if (hit) await content.store.untag(entry.text);
     }
-    if (route.digest !== undefined) content.hide(repository, digest);
+    if (route.digest !== undefined) await content.hide(repository, digest);
   });
   reply(exchange, 202, {});
 }

@@ -6,6 +6,7 @@ import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import { type Gate, makeGate } from './auth.ts';
 import { makeContent } from './content.ts';
+import { openHidden } from './hidden.ts';
 import { deleteManifest, putManifest } from './manifests.ts';
 import { getBlob, getManifest, listReferrers, listRepositories, listTags } from './read.ts';
 import { type Exchange, Refused, reply, replyJson } from './reply.ts';
@@ -43,7 +44,7 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
   }
   options.signal?.throwIfAborted();
   const closing = new AbortController();
-  const content = makeContent(options.store);
+  const content = makeContent(options.store, await openHidden(options.store.directory));
   const uploads = makeUploads(options.store.directory);
   const leases = new Map<AsyncDisposable, number>();
   const gate = makeGate({

@@ -30,7 +30,7 @@ export async function startUpload(
   const mount = exchange.query.get('mount');
   if (mount !== null && isDigest(mount) && (await mountable(exchange, context, mount))) {
     await context.protect(mount);
-    context.content.show(repository, mount);
+    await context.content.show(repository, mount);
     return stored(exchange, repository, mount);
   }
   const digest = exchange.query.get('digest');
@@ -144,7 +144,7 @@ async function finish(
   } finally {
     await uploads.drop(upload);
   }
-  content.show(upload.repository, digest);
+  await content.show(upload.repository, digest);
   stored(exchange, upload.repository, digest);
 }
 
@@ -189,6 +189,6 @@ export async function deleteBlob(
 ): Promise<void> {
   if (!(await context.content.hasBlob(route.repository, route.digest)))
     throw new Refused(404, 'BLOB_UNKNOWN', 'no such blob');
-  context.content.hide(route.repository, route.digest);
+  await context.content.hide(route.repository, route.digest);
   reply(exchange, 202, {});
 }
