@@ -134,14 +134,22 @@ export async function makeWorld(engine: EngineName): Promise<World> {
 function removeKept(database: string): void {
   if (!existsSync(database)) return;
   using state = new DatabaseSync(database, { readOnly: true });
-  const docker = (...args: string[]): string => execFileSync('docker', args, { encoding: 'utf8' }).trim();
-  for (const { id } of state.prepare('SELECT id FROM runs').all()) {
-    const label = `label=dev.skycap.run=${id}`;
-    for (const container of docker('ps', '-aq', '--filter', label).split('\n'))
-      if (container !== '') docker('rm', '-f', '-v', container);
-    for (const volume of docker('volume', 'ls', '-q', '--filter', label).split('\n'))
-      if (volume !== '') docker('volume', 'rm', '-f', volume);
-  }
+  const runs = new Set(
+    state
+      .prepare('SELECT id FROM runs')
+      .all()
+      .map(({ id }) => id),
+  );
+  const docker = (...args: string[]): string => execFileSync('docker', args, { encoding: 'utf8' });
+  const kept = (format: string, ...list: string[]): readonly string[] =>
+    docker(...list, '--format', `${format} {{.Label "dev.skycap.run"}}`)
+      .split('\n')
+      .map((line) => line.split(' '))
+      .flatMap(([name, run]) => (name !== undefined && run !== undefined && runs.has(run) ? [name] : []));
+  const containers = kept('{{.ID}}', 'ps', '--all');
+  if (containers.length > 0) docker('rm', '-f', '-v', ...containers);
+  const volumes = kept('{{.Name}}', 'volume', 'ls');
+  if (volumes.length > 0) docker('volume', 'rm', '-f', ...volumes);
 }
 
 function startProgram(
