@@ -19,10 +19,13 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['src/**/*.test.ts', 'test/fuzz/*.test.ts', 'test/mutation/*.test.ts'],
-          exclude: ['src/**/*.live.test.ts'],
+          exclude: ['**/*.live.test.ts'],
         },
       },
-      { extends: true, test: { name: 'live', include: ['src/**/*.live.test.ts'] } },
+      {
+        extends: true,
+        test: { name: 'live', include: ['src/**/*.live.test.ts', 'test/fuzz/*.live.test.ts'] },
+      },
       { extends: true, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], testTimeout: 180_000 } },
       { extends: true, test: { name: 'corpus', include: ['test/corpus/**/*.test.ts'] } },
     ],

@@ -29,8 +29,9 @@ export interface Report extends Omit<Outcome, 'failure'> {
 
 const ROOT = join(import.meta.dirname, '../..');
 const LONGEST = 256 * 1024;
-/** A judge reads several times, on a machine that others use; what takes longer than this never ends. */
-const STUCK_MS = 10_000;
+/** A judge reads several times, on a machine that others use; what is not back after so many looks never is. */
+const STUCK_LOOKS = 40;
+const LOOK_MS = 500;
 
 function address(path: string): string {
   return pathToFileURL(join(ROOT, path)).href;
@@ -50,7 +51,10 @@ function plant({ file, from, to }: Planted): void {
   });
 }
 
-/** Tells of an input that does not come back, from another thread, and ends the process. */
+/**
+ * Tells of an input that does not come back, from another thread, and ends the process. It counts its own looks and
+ * asks no clock: a process that was stopped for minutes is back as soon as it runs again.
+ */
 function watch(): (bytes: Buffer) => void {
   const shared = new SharedArrayBuffer(8 + LONGEST);
   const head = new Int32Array(shared, 0, 2);
@@ -59,14 +63,14 @@ function watch(): (bytes: Buffer) => void {
     const { workerData, threadId } = require('node:worker_threads');
     const head = new Int32Array(workerData, 0, 2);
     let seen = -1;
-    let since = Date.now();
+    let looks = 0;
     setInterval(() => {
-      if (head[0] !== seen) { seen = head[0]; since = Date.now(); return; }
-      if (Date.now() - since < ${STUCK_MS}) return;
+      if (head[0] !== seen) { seen = head[0]; looks = 0; return; }
+      if (++looks < ${STUCK_LOOKS}) return;
       const input = Buffer.from(new Uint8Array(workerData, 8, head[1])).toString('base64');
       require('node:fs').writeSync(2, 'does not come back: ' + input + '\\n');
       process.kill(process.pid, 'SIGKILL');
-    }, 500);`;
+    }, ${LOOK_MS});`;
   new Worker(work, { eval: true, workerData: shared }).unref();
   return (bytes) => {
     const length = Math.min(bytes.length, LONGEST);
@@ -88,6 +92,7 @@ async function obey(order: Order): Promise<Report> {
     seconds: order.seconds,
     coverage,
     begin: watch(),
+    peers: true,
   });
   coverage.take();
   const found =

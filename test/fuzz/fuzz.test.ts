@@ -13,6 +13,7 @@ const few = { seed: 7, seconds: 5, maxInputs: 150 };
 /** Reads `<digits>;` and refuses all else. */
 const toy: Target<number> = {
   name: 'toy',
+  judgedBy: 'itself',
   sources: {},
   planted: { file: '', from: '', to: '' },
   make: (random) => {
@@ -41,8 +42,8 @@ describe('the fuzzer', () => {
   });
 
   it('does the same for the same seed', async () => {
-    const { seconds: _one, ...first } = await fuzz(toy, few);
-    const { seconds: _other, ...second } = await fuzz(toy, few);
+    const { seconds: _one, busy: _own, ...first } = await fuzz(toy, few);
+    const { seconds: _other, busy: _more, ...second } = await fuzz(toy, few);
     expect(second).toEqual(first);
   });
 
@@ -75,6 +76,34 @@ describe('the fuzzer', () => {
     ],
   ])('finds %s', async (_what, change, problem) => {
     expect((await fuzz({ ...toy, ...change }, few)).failure?.problem).toMatch(problem);
+  });
+
+  it('asks a peer of a sample, counts differences on purpose and stops at others', async () => {
+    const asked: number[] = [];
+    const peer = (of: number): Partial<Target<number>> => ({
+      peer: {
+        name: 'another',
+        every: 3,
+        absent: () => undefined,
+        judge: (value) => {
+          asked.push(value);
+          if (value >= of) return { problem: 'no' };
+          return value < of / 2 ? { apart: 'small' } : undefined;
+        },
+      },
+    });
+    const good = await fuzz({ ...toy, ...peer(256) }, { ...few, peers: true });
+    expect(good.asked).toBe(Math.floor(good.accepted / 3));
+    expect(good.apart).toEqual({ small: asked.filter((value) => value < 128).length });
+    expect(good.failure).toBeUndefined();
+    const bad = await fuzz({ ...toy, ...peer(100) }, { ...few, peers: true });
+    expect(bad.failure?.problem).toBe('another says otherwise: no');
+    expect((await fuzz({ ...toy, ...peer(0) }, few)).asked).toBe(0);
+  });
+
+  it('does not do without a peer that is to be asked', async () => {
+    const peer = { name: 'gone', every: 1, absent: () => 'it is gone', judge: () => undefined };
+    await expect(fuzz({ ...toy, peer }, { ...few, peers: true })).rejects.toThrow('it is gone');
   });
 
   it.each(Object.entries(targets))('%s: a few inputs of each kind are judged right', async (_name, load) => {

@@ -14,6 +14,11 @@ export interface Outcome {
   readonly corpus: number;
   readonly failure: Failure | undefined;
   readonly seconds: number;
+  /** Seconds of processor time: what is left of `seconds` where a machine does other things too. */
+  readonly busy: number;
+  /** Accepted inputs of which the peer was asked, and where it differs on purpose: how often, by name. */
+  readonly asked: number;
+  readonly apart: Readonly<Record<string, number>>;
 }
 
 export interface FuzzOptions {
@@ -23,6 +28,8 @@ export interface FuzzOptions {
   readonly coverage?: Coverage;
   /** Called before each input: a watch over what does not come back. */
   readonly begin?: (bytes: Buffer) => void;
+  /** The target's peer is asked too, and must be there. */
+  readonly peers?: boolean;
 }
 
 const HANG_MS = 1000;
@@ -40,8 +47,10 @@ class Fuzzer<V> {
   readonly #options: FuzzOptions;
   readonly #random: Random;
   readonly #corpus: Buffer[] = [];
+  readonly #apart: Record<string, number> = {};
   #inputs = 0;
   #accepted = 0;
+  #asked = 0;
 
   constructor(target: Target<V>, options: FuzzOptions) {
     this.#target = target;
@@ -50,13 +59,16 @@ class Fuzzer<V> {
   }
 
   async run(): Promise<Outcome> {
+    const absent = this.#options.peers === true ? this.#target.peer?.absent() : undefined;
+    if (absent !== undefined) throw new Error(absent);
     const started = performance.now();
+    const before = process.cpuUsage();
     const seconds = (): number => (performance.now() - started) / 1000;
     const max = this.#options.maxInputs ?? Number.POSITIVE_INFINITY;
-    const recorded = (this.#target.seeds?.() ?? []).map((bytes): Case => ({ bytes }));
-    let failure = await this.#feed(recorded);
+    let failure: Failure | undefined;
     for (let count = 0; count < 40 && failure === undefined; count++)
       failure = await this.#feed([await this.#target.make(this.#random)]);
+    failure ??= await this.#feed((this.#target.seeds?.() ?? []).map((bytes): Case => ({ bytes })));
     this.#options.coverage?.take();
     while (failure === undefined && seconds() < this.#options.seconds && this.#inputs < max) {
       const batch: Case[] = [];
@@ -64,12 +76,16 @@ class Fuzzer<V> {
         batch.push(await this.#next());
       failure = (await this.#feed(batch)) ?? (await this.#learn(batch));
     }
+    const { user, system } = process.cpuUsage(before);
     return {
       inputs: this.#inputs,
       accepted: this.#accepted,
       corpus: this.#corpus.length,
       failure,
       seconds: seconds(),
+      busy: (user + system) / 1e6,
+      asked: this.#asked,
+      apart: this.#apart,
     };
   }
 
@@ -85,28 +101,48 @@ class Fuzzer<V> {
   async #feed(cases: readonly Case[]): Promise<Failure | undefined> {
     for (const one of cases) {
       this.#inputs += 1;
-      const { accepted, problem } = await this.#try(one);
+      const { accepted, problem, value } = await this.#try(one);
       if (problem !== undefined) return { problem, bytes: one.bytes };
       if (!accepted) continue;
       this.#accepted += 1;
-      if (this.#corpus.length < 60) this.#corpus.push(one.bytes);
+      const differs = await this.#ask(value as V, one.bytes);
+      if (differs !== undefined) return { problem: differs, bytes: one.bytes };
+      if (this.#corpus.length < 100) this.#corpus.push(one.bytes);
     }
     return undefined;
   }
 
-  async #try(one: Case): Promise<{ readonly accepted: boolean; readonly problem?: string }> {
-    this.#options.begin?.(one.bytes);
+  async #ask(value: V, bytes: Buffer): Promise<string | undefined> {
+    const { peer } = this.#target;
+    if (peer === undefined || this.#options.peers !== true || this.#accepted % peer.every !== 0)
+      return undefined;
+    this.#asked += 1;
+    const verdict = await peer.judge(value, bytes);
+    if (verdict === undefined) return undefined;
+    if ('problem' in verdict) return `${peer.name} says otherwise: ${verdict.problem}`;
+    this.#apart[verdict.apart] = (this.#apart[verdict.apart] ?? 0) + 1;
+    return undefined;
+  }
+
+  async #try(
+    one: Case,
+  ): Promise<{ readonly accepted: boolean; readonly problem?: string; readonly value?: V }> {
     const first = await this.#once(one);
-    // A machine that others use may stop for a second; a parser that hangs does so each time.
+    // Of the processor's time, as a machine that others use may stop for a minute. What waits without end is seen by
+    // the watch over the process; what is compiled on its first way is faster on the next.
     if (first.ms > HANG_MS && (await this.#once(one)).ms > HANG_MS && (await this.#once(one)).ms > HANG_MS)
       return { accepted: false, problem: `takes ${Math.round(first.ms)} ms` };
     return first;
   }
 
-  async #once(one: Case): Promise<{ accepted: boolean; ms: number; problem?: string }> {
+  async #once(one: Case): Promise<{ accepted: boolean; ms: number; problem?: string; value?: V }> {
     const target = this.#target;
-    const started = performance.now();
-    const since = (): number => performance.now() - started;
+    this.#options.begin?.(one.bytes);
+    const before = process.threadCpuUsage();
+    const since = (): number => {
+      const { user, system } = process.threadCpuUsage(before);
+      return (user + system) / 1000;
+    };
     let value: V;
     try {
       value = await target.parse(one.bytes);
@@ -134,7 +170,7 @@ class Fuzzer<V> {
       if (one.value !== undefined && found !== one.value)
         return { accepted, ms, problem: `reads ${found} where ${one.value} is written` };
       const problem = accepted ? await target.judge(value, one.bytes) : undefined;
-      return problem === undefined ? { accepted, ms } : { accepted, ms, problem };
+      return problem === undefined ? { accepted, ms, value } : { accepted, ms, problem };
     } catch (error) {
       return {
         accepted,

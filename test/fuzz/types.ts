@@ -16,9 +16,28 @@ export interface Planted {
   readonly to: string;
 }
 
+/** What another program says of an accepted input; undefined: the same as we do. */
+export type Verdict =
+  | { readonly problem: string }
+  /** A difference on purpose, by the name that the page gives it. */
+  | { readonly apart: string }
+  | undefined;
+
+/** Another program that reads the same. A process for each question costs, so it is asked of a sample. */
+export interface Peer<V> {
+  readonly name: string;
+  /** Of every how manyeth accepted input it is asked. */
+  readonly every: number;
+  /** Why it cannot be asked on this machine. */
+  absent(): string | undefined;
+  judge(value: V, bytes: Buffer): Verdict | Promise<Verdict>;
+}
+
 /** One parser of foreign bytes. */
 export interface Target<V = unknown> {
   readonly name: string;
+  /** What tells a wrong reading from a right one, for the page. */
+  readonly judgedBy: string;
   /** Its own source files, and where a file holds other things too, the declarations that are its own. */
   readonly sources: Readonly<Record<string, 'all' | readonly string[]>>;
   readonly planted: Planted;
@@ -37,4 +56,5 @@ export interface Target<V = unknown> {
   canonical(value: V): string;
   /** What is wrong with an accepted value, by itself or by its way through our writer and back. */
   judge(value: V, bytes: Buffer): string | undefined | Promise<string | undefined>;
+  readonly peer?: Peer<V>;
 }

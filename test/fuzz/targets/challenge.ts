@@ -72,6 +72,7 @@ function judge(value: readonly Challenge[]): string | undefined {
 
 export const target: Target<readonly Challenge[]> = {
   name: 'challenge',
+  judgedBy: 'what was written; the challenges written again and read',
   sources: { 'src/oci/registry/client/challenge.ts': 'all' },
   planted: { file: 'src/oci/registry/client/challenge.ts', from: 'slice(1, -1)', to: 'slice(1, -2)' },
   make,

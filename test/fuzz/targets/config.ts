@@ -86,6 +86,7 @@ function canonical({ platform, run, diffIds }: ImageConfig): string {
 
 export const target: Target<ImageConfig> = {
   name: 'config',
+  judgedBy: 'limits known on both sides; the document written again and read',
   sources: {
     'src/oci/image/parse.ts': ['parsePlatformObject', 'parseImageConfig', 'runConfig', 'checkUser'],
     'src/oci/image/json.ts': 'all',

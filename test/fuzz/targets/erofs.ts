@@ -1,56 +1,21 @@
-import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { threadId } from 'node:worker_threads';
-import { ErofsReader, type FoundInode } from '../../../src/oci/layer/erofs/reader.ts';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { openErofsSink } from '../../../src/oci/layer/erofs/sink.ts';
 import type { EntryType, TarEntry } from '../../../src/oci/layer/index.ts';
 import { mutateBytes } from '../mutate.ts';
 import type { Random } from '../random.ts';
 import type { Case, Target } from '../types.ts';
+import { type Found, line, readImage, sha, withPath } from './erofs-tree.ts';
 
 const BLOCK = 4096;
 const SUPER = 1024;
 /** A damaged directory may hold itself. */
 const MOST = 60;
 
-const FOLDER = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
-let files = 0;
-
-/** A name of its own, gone when the work is done. */
-async function withFile<T>(work: (path: string) => Promise<T>): Promise<T> {
-  const path = join(FOLDER, `skycap-fuzz-${process.pid}-${threadId}-${files++}`);
-  try {
-    return await work(path);
-  } finally {
-    rmSync(path, { force: true });
-  }
-}
-
-interface Found {
-  readonly path: string;
-  readonly nid: number;
-  readonly entry: TarEntry;
-  readonly bytes: number;
-  readonly sha: string;
-}
-
-function sha(body: Buffer): string {
-  return createHash('sha1').update(body).digest('hex');
-}
-
-function line(entry: TarEntry, digest: string): string {
-  const xattrs = [...(entry.xattrs ?? [])].map(([name, value]) => `${name}=${value.toString('hex')}`).sort();
-  const { path, type, mode, uid, gid, mtime, linkPath, devMajor, devMinor } = entry;
-  return JSON.stringify([path, type, mode, uid, gid, mtime, linkPath, devMajor, devMinor, xattrs, digest]);
-}
-
 const NAMES = ['security.capability', 'trusted.overlay.opaque', 'user.a', 'system.posix_acl_access'];
 
 /** Few entries, with lengths around what fits into a block. */
 async function make(random: Random): Promise<Case> {
-  return await withFile((path) => makeAt(path, random));
+  return await withPath((path) => makeAt(path, random));
 }
 
 async function makeAt(path: string, random: Random): Promise<Case> {
@@ -113,43 +78,10 @@ function plain(random: Random): TarEntry {
 }
 
 async function parse(bytes: Buffer): Promise<readonly Found[]> {
-  return await withFile(async (path) => {
+  return await withPath(async (path) => {
     writeFileSync(path, bytes);
-    return await readAll(path);
+    return await readImage(path, MOST);
   });
-}
-
-async function readAll(path: string): Promise<readonly Found[]> {
-  await using reader = await ErofsReader.open(path);
-  const found: Found[] = [];
-  const visit = async (inode: FoundInode, at: string): Promise<void> => {
-    if (found.length >= MOST) return;
-    const parts: Buffer[] = [];
-    if (inode.kind === 'file') for await (const part of reader.body(inode)) parts.push(part);
-    const body = Buffer.concat(parts);
-    found.push({
-      path: at,
-      nid: inode.nid,
-      entry: await reader.entry(inode, at),
-      bytes: body.length,
-      sha: sha(body),
-    });
-    if (inode.kind !== 'directory') return;
-    for (const entry of await reader.names(inode)) {
-      const child = await reader.child(entry);
-      const below = at === '' ? entry.name : `${at}/${entry.name}`;
-      // A name that is none leads nowhere by `find`, and is left out as it would be there.
-      if (entry.name !== '' && !entry.name.includes('/')) {
-        if (at === '' && found.length < MOST) {
-          const again = await reader.find(below);
-          if (again === undefined) throw new Error(`${below} is listed and not found`);
-        }
-        await visit(child, below);
-      }
-    }
-  };
-  await visit(await reader.root, '');
-  return found;
 }
 
 /** CRC-32C bit by bit, so that a changed superblock is read at all. */
@@ -184,6 +116,7 @@ function mutate(bytes: Buffer, random: Random, other: Buffer): Buffer {
 
 export const target: Target<readonly Found[]> = {
   name: 'erofs',
+  judgedBy: 'the tree that was written; sizes of bodies',
   batch: 16,
   sources: {
     'src/oci/layer/erofs/reader.ts': 'all',

@@ -8,4 +8,5 @@ export const targets: Readonly<Record<string, () => Promise<{ readonly target: T
   config: () => import('./config.ts'),
   tar: () => import('./tar.ts'),
   erofs: () => import('./erofs.ts'),
+  'erofs-image': () => import('./erofs-image.ts'),
 };

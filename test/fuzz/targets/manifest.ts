@@ -129,6 +129,7 @@ function judge(value: Manifest | Index): string | undefined {
 
 export const target: Target<Manifest | Index> = {
   name: 'manifest',
+  judgedBy: 'limits known on both sides; the document written again and read',
   sources: {
     'src/oci/image/json.ts': 'all',
     'src/oci/image/parse.ts': [

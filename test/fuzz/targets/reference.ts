@@ -92,6 +92,7 @@ function judge(reference: Reference): string | undefined {
 
 export const target: Target<Reference> = {
   name: 'reference',
+  judgedBy: 'the grammar once more as one expression; both written forms, read again',
   sources: { 'src/oci/names/reference.ts': 'all' },
   planted: { file: 'src/oci/names/reference.ts', from: '{0,127}$/', to: '{0,128}$/' },
   make,

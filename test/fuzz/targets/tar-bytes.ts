@@ -83,7 +83,7 @@ export function extension(type: string, text: string): Buffer {
 
 const NUMBERS = ['', '0', '7777777', '0000001', ' 17 \0', '8', 'x', '-1'];
 
-function headers(bytes: Buffer): readonly number[] {
+export function headers(bytes: Buffer): readonly number[] {
   const heads: number[] = [];
   for (let at = 0; at + 512 <= bytes.length; at += 512)
     if (bytes.toString('latin1', at + 257, at + 262) === 'ustar') heads.push(at);
@@ -92,7 +92,7 @@ function headers(bytes: Buffer): readonly number[] {
 
 const KEYS = [
   ...['path', 'linkpath', 'size', 'uid', 'gid', 'mtime', 'comment', 'SCHILY.xattr.user.y', 'a\0b', ''],
-  ...['major', 'minor', 'name', 'realsize', 'size', 'map', 'offset', 'numbytes', 'x'].map(
+  ...['major', 'minor', 'name', 'realsize', 'size', 'map', 'numblocks', 'offset', 'numbytes', 'x'].map(
     (one) => `GNU.sparse.${one}`,
   ),
 ];
@@ -150,7 +150,10 @@ export function mutateTar(bytes: Buffer, random: Random): Buffer {
   const field = copy.subarray(at + start, at + start + length);
   if (key === 'type') field.write(random.pick([...'0123456\0LKxgSV7']), 'latin1');
   else if (key === 'magic')
-    field.write(random.pick(['ustar\x0000', 'ustar  \0', '\0\0\0\0\0\0\0\0', 'ustar']), 'latin1');
+    field.write(
+      random.pick(['ustar\x0000', 'ustar\0  ', 'ustar  \0', '\0\0\0\0\0\0\0\0', 'ustar 00']),
+      'latin1',
+    );
   else if (length === 100 || length === 155) {
     field.fill(0);
     field.write(random.text('ab/.\xe9\xff', random.pick([0, 1, 5, length - 1, length])), 'latin1');

@@ -1,22 +1,17 @@
 import { createHash } from 'node:crypto';
-import { inflateSync } from 'node:zlib';
 import type { TarEntry } from '../../../src/oci/layer/index.ts';
 import { DEFAULT_LIMITS } from '../../../src/oci/layer/limits.ts';
 import { readTar } from '../../../src/oci/layer/reader.ts';
 import { encodeEntry, endOfArchive, FOR_GNU_TAR, PORTABLE, padding } from '../../../src/oci/layer/writer.ts';
-import { hostileLayers, oracleCases } from '../../../src/testkit/layers/index.ts';
 import { mutateBytes } from '../mutate.ts';
 import type { Random } from '../random.ts';
 import type { Case, Target } from '../types.ts';
+import { gnuTar, type Read } from './gnu-tar.ts';
+import { layerSeeds } from './layer-seeds.ts';
 import { base256, extension, filled, header, mutatePax, mutateTar, octal, paxRecord } from './tar-bytes.ts';
 
 /** A sparse file of a few bytes may ask for any number of zeros. */
 const LIMITS = { ...DEFAULT_LIMITS, maxBytes: 1 << 20 };
-
-interface Read {
-  readonly entry: TarEntry;
-  readonly body: Buffer;
-}
 
 type Spec = Pick<TarEntry, 'path' | 'type' | 'uid' | 'linkPath' | 'mtime' | 'size'> & {
   readonly body: Buffer;
@@ -116,8 +111,12 @@ function sparse(random: Random, path: string): readonly [Spec, Buffer] {
     [[0, 3]],
     [[2, 3]],
     [
-      [0, 2],
-      [600, 512],
+      [0, 512],
+      [600, 100],
+    ],
+    [
+      [0, 512],
+      [1112, 0],
     ],
   ] as (readonly [number, number])[][]);
   const size = random.pick([1112, 2000]);
@@ -149,6 +148,7 @@ function sparse(random: Random, path: string): readonly [Spec, Buffer] {
   const map = paxRecord('GNU.sparse.map', numbers.join(','));
   const records =
     paxRecord('GNU.sparse.size', String(size)) +
+    paxRecord('GNU.sparse.numblocks', String(segments.length)) +
     (pieces.length > 0 && random.chance(0.5) ? pieces.join('') : map);
   const head = header({ name: path, size: octal(data.length, 11) });
   return [spec, Buffer.concat([extension('x', records), head, filled(data)])];
@@ -231,6 +231,7 @@ async function judge(value: readonly Read[]): Promise<string | undefined> {
 
 export const target: Target<readonly Read[]> = {
   name: 'tar',
+  judgedBy: 'what was written; both forms of our writer, read again',
   batch: 32,
   sources: {
     'src/oci/layer/reader.ts': 'all',
@@ -240,13 +241,7 @@ export const target: Target<readonly Read[]> = {
   },
   planted: { file: 'src/oci/layer/header.ts', from: 'text(block, 0, 100)', to: 'text(block, 0, 99)' },
   make,
-  seeds: () =>
-    [
-      ...hostileLayers('/canary').flatMap(({ layers }) => layers),
-      ...oracleCases()
-        .flatMap(({ layers }) => layers.map(({ deflated }) => deflated ?? ''))
-        .map((text) => (text === '' ? Buffer.alloc(0) : inflateSync(Buffer.from(text, 'base64')))),
-    ].flatMap((bytes) => (bytes.length > 64 * 1024 ? [] : [Buffer.from(bytes)])),
+  seeds: layerSeeds,
   mutate: (bytes, random, other) =>
     random.chance(0.3)
       ? mutatePax(bytes, random)
@@ -256,4 +251,5 @@ export const target: Target<readonly Read[]> = {
   parse,
   canonical,
   judge,
+  peer: gnuTar,
 };
