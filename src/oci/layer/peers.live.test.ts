@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { inPieces, recordingTransfer } from '../../testkit/images/index.ts';
+import { inPieces, recordingTransfer, tarOf } from '../../testkit/images/index.ts';
 import { linesOf, scanTree } from '../../testkit/layers/index.ts';
-import { pinnedFromStore } from '../image/index.ts';
+import { buildImage, pinnedFromStore } from '../image/index.ts';
+import type { Lower } from '../port.ts';
 import { openStore } from '../store/index.ts';
 import { GnuTarSink, NodeSink, packFolder, unpackLayer } from './index.ts';
 
@@ -109,6 +110,11 @@ cd ../..; umoci repack --image layout:1 bundle >/dev/null 2>&1; rm -rf bundle; u
   if (image === undefined) return expect.fail('the image is not in the store');
   const lowers = await store.lowers(image, undefined, transfer);
   expect(lowers.length).toBeGreaterThanOrEqual(2);
+  expectMerged(lowers);
+});
+
+/** What a container sees is what umoci has unpacked. */
+function expectMerged(lowers: readonly Lower[]): void {
   sh(
     `mkdir merged; mount -t overlay -o 'ro,lowerdir=${lowers
       .map((lower) => lower.path)
@@ -123,6 +129,43 @@ cd ../..; umoci repack --image layout:1 bundle >/dev/null 2>&1; rm -rf bundle; u
   } finally {
     sh('umount merged');
   }
+}
+
+it('L26 L14 L22 umoci unpacks what we pack, with links, opaque folders and deletions of links across layers', async () => {
+  sh(TREE);
+  const mtime = { seconds: 981_173_045, nanos: 0 };
+  const above = tarOf([
+    { path: 'across', type: 'link', linkPath: 'case/readme', mtime },
+    { path: 'a', type: 'directory', uid: 12, gid: 34 },
+    { path: 'a/deep', type: 'directory', mode: 0o1777 },
+    { path: 'a/deep/new', content: 'new', xattrs: new Map([['user.bin', Buffer.from([0, 255, 10])]]) },
+    { path: '.wh.abs' },
+    { path: 'a/.wh.soft' },
+    { path: '.wh.softhard' },
+    { path: 'Case', type: 'directory' },
+    { path: 'Case/.wh..wh..opq' },
+    { path: 'Case/new', content: 'new' },
+    { path: 'case', type: 'directory' },
+    { path: 'case/.wh.README' },
+    { path: 'pipe', type: 'symlink', linkPath: 'hard' },
+  ]);
+  await using store = await openStore({ directory: join(directory, 'store') });
+  const transfer = recordingTransfer();
+  const image = await buildImage(
+    store,
+    {
+      layers: [{ folder: join(directory, 'tree') }, { tar: inPieces(above) }],
+      config: {},
+      platform: { os: 'linux', architecture: hostArchitecture() },
+      reference: 'localhost/peers:1',
+      compression: 'zstd',
+    },
+    transfer,
+  );
+  // umoci 0.4 reads no zstd, skopeo packs it anew.
+  sh('skopeo copy -q --dest-compress-format gzip --dest-compress oci:store:localhost/peers:1 oci:layout:1');
+  sh('umoci unpack --image layout:1 bundle >/dev/null 2>&1');
+  expectMerged(await store.lowers(image, undefined, transfer));
 });
 
 function hostArchitecture(): string {

@@ -101,6 +101,22 @@ export function hostileLayers(canary: string): readonly Hostile[] {
     ]),
     one('L12', 'two links', [sym('a', 'b/..'), sym('b', canary), { path: 'a/ESCAPED' }], UNSAFE),
     one('L12', 'a hard link to a link', [sym('s', canary), hard('h', 's'), { path: 'h/ESCAPED' }], UNSAFE),
+    // Where such names are one name, the second goes through the first (CVE-2026-23950).
+    one('L12', 'a link and a folder, equal but for case', [sym('L', canary), { path: 'l/f' }], ['L', 'l/f']),
+    one(
+      'L12',
+      'a link and a folder, equal by Unicode',
+      [sym('caf\u00e9', canary), { path: 'cafe\u0301/f' }],
+      ['caf\u00e9', 'cafe\u0301/f'],
+    ),
+    one(
+      'L12',
+      'a link and a folder, equal when folded',
+      [sym('ss', canary), { path: '\u00df/f' }],
+      ['ss', '\u00df/f'],
+    ),
+    // Checks that compare prefixes take it for the root (CVE-2024-12905 and its kin).
+    through('a folder beside the root that begins as the root is called', '../0-beside', [{ path: 'l/f' }]),
     one('L12', 'a loop', [sym('a', 'b'), sym('b', 'a'), { path: 'a/f' }], UNSAFE),
     one('L12', 'a link to nothing', [sym('a', '')], UNSAFE),
     one('L12', '/dev as a link', [sym('dev', canary), { path: 'dev/null' }], UNSAFE),
@@ -123,6 +139,7 @@ export function hostileLayers(canary: string): readonly Hostile[] {
     ...targets.map(([name, target]) =>
       one('L13', `a hard link, ${name}`, [hard('h', target), { path: 'x', content: 'x' }], UNSAFE),
     ),
+    one('L13', 'a hard link to what begins as the root is called', [hard('h', '../0-beside/f')], UNSAFE),
     one('L13', 'a hard link through a link', [sym('l', canary), hard('h', 'l/secret')], UNSAFE),
     one('L13', 'a hard link through two', [sym('a', canary), sym('b', 'a'), hard('h', 'b/secret')], UNSAFE),
     one('L13', 'a hard link to a folder', [dir('d'), hard('h', 'd')], UNSAFE),
@@ -210,6 +227,24 @@ function desynchronised(): readonly Hostile[] {
       ['f', 'next'],
     ),
     of('two PAX sizes', [pax([size(0), size(512)]), rawHeader({}), hidden, next], ['f', 'next']),
+    of(
+      'a PAX size before a long name',
+      [
+        pax([size(1024)]),
+        rawHeader({ 124: sized('6'), 156: 'L' }),
+        Buffer.concat([Buffer.from('named\0'), Buffer.alloc(506)]),
+        rawHeader({}),
+        hidden,
+        hidden,
+        next,
+      ],
+      ['named', 'next'],
+    ),
+    of(
+      'a PAX size before PAX records',
+      [pax([size(512)]), pax(['path=named']), rawHeader({}), next],
+      ['named', 'next'],
+    ),
     of('a link with a size', [rawHeader({ 124: sized('1000'), 156: '2', 157: 'x' }), next], ['f', 'next']),
     of('a negative size', [rawHeader({ 124: Buffer.alloc(12, 0xff) })], INVALID),
     of('a size of 2^62', [rawHeader({ 124: Buffer.from('804000000000000000000000', 'hex') })], INVALID),
