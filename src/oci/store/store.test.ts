@@ -67,12 +67,21 @@ describe('a blob', () => {
     await store.ingest(blob, () => Promise.reject(new Error('asked')), transfer);
   });
 
-  it.each<[string, Buffer]>([
-    ['with other bytes', Buffer.alloc(10_000)],
-    ['longer than announced', Buffer.concat([bytes, Buffer.from('x')])],
-  ])('%s is refused and leaves nothing', async (_what, sent) => {
+  it.each<[string, Buffer, RegExp]>([
+    ['with other bytes', Buffer.alloc(10_000), /: the bytes that came have another digest$/],
+    [
+      'longer than announced',
+      Buffer.concat([bytes, Buffer.from('x')]),
+      /: more than the announced 10000 bytes came$/,
+    ],
+  ])('%s is refused and leaves nothing', async (_what, sent, message) => {
     const ingest = store.ingest(blob, async (offset) => inPieces(sent.subarray(offset)), transfer);
-    expect(await codeOf(ingest)).toBe('OCI_BLOB_CORRUPT');
+    await expect(ingest).rejects.toMatchObject({
+      code: 'OCI_BLOB_CORRUPT',
+      message: expect.stringMatching(message),
+      hint: expect.stringMatching(/^try again/),
+      details: { digest: blob.digest },
+    });
     expect(await store.hasBlob(blob.digest)).toBe(false);
     expect(await readdir(path('ingest'))).toEqual([]);
   });

@@ -16,7 +16,7 @@ export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: Buffer;
-  /** Of the first error in the body. */
+  /** Of the first error in the body, which has to say something. */
   readonly code: string | undefined;
 }
 
@@ -62,7 +62,9 @@ export async function servedWorld(): Promise<ServedWorld> {
     const body = Buffer.from(await response.bytes(1e7));
     let code: string | undefined;
     try {
-      code = (JSON.parse(body.toString()) as { errors?: { code: string }[] }).errors?.[0]?.code;
+      const said = JSON.parse(body.toString()) as { errors?: { code: string; message?: string }[] };
+      const error = said.errors?.[0];
+      code = error?.message === '' ? `${error.code} without words` : error?.code;
     } catch {}
     return { status: response.status, headers: response.headers, body, code };
   }

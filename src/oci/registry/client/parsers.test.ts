@@ -4,7 +4,7 @@ import { codeFrom } from '../../../testkit/coded.ts';
 import { parseChallenges } from './challenge.ts';
 import { nextLink } from './link.ts';
 import { manifestMediaType } from './manifest.ts';
-import { backOff, RETRY, retryAfter } from './retry.ts';
+import { backOff, isTransientStatus, RETRY, retryAfter } from './retry.ts';
 
 describe('parseChallenges', () => {
   const bearer = (params: object): object => ({ scheme: 'bearer', params });
@@ -78,6 +78,14 @@ describe('retryAfter', () => {
     [undefined, 'retry-after: s', undefined],
     [undefined, '', undefined],
     ['2', 'retry-after: 9s', 2000],
+    ['1.25', '', 1250],
+    ['x1', '', undefined],
+    [undefined, 'retry-after: 4ns', 4e-6],
+    [undefined, 'retry-after: 8us', 0.008],
+    [undefined, 'retry-after: 8μs', 0.008],
+    [undefined, 'retry-after: 12.25s', 12_250],
+    [undefined, 'retry-after: 2h', 7_200_000],
+    [undefined, 'retry-after: 2h.', undefined],
   ])('%j and %j', (header, body, expected) => {
     expect(retryAfter(header, body, now)).toBe(expected);
   });
@@ -89,6 +97,11 @@ describe('retryAfter', () => {
     expect(backOff(RETRY, 1, { asked: undefined, random: 0 })).toBe(250);
     expect(backOff(RETRY, 0, { asked: 9000, random: 1 })).toBe(9000);
   });
+});
+
+it('asks again after what may pass, and after nothing else', () => {
+  const statuses = Array.from({ length: 500 }, (_, index) => 100 + index);
+  expect(statuses.filter(isTransientStatus)).toEqual([408, 425, 429, 500, 502, 503, 504]);
 });
 
 describe('nextLink', () => {

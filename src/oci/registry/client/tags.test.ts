@@ -47,6 +47,24 @@ describe('tags', () => {
     expect(await list({ [TAGS]: replies as readonly Reply[] })).toBe('REGISTRY_ANSWER_INVALID');
   });
 
+  it.each<[string, Reply, RegExp]>([
+    ['a circle', ends[0][1][0] as Reply, /the pages never end$/],
+    ['another host', ends[1][1][0] as Reply, /the next page is at "http:.*", another place$/],
+    ['a web page', { body: ' <html>' }, /the answer is a web page$/],
+    ['text', { body: 'tags' }, /the answer is not JSON$/],
+    ['no list', page({ a: 1 }), /the answer holds no list$/],
+  ])('R126 R147 R152 say why they end at %s', async (_, reply, message) => {
+    await using registry = await scriptedRegistry({ [TAGS]: reply });
+    await using asked = asking();
+    await expect(asked.client.listTags(asked.at(registry.host), asked.options)).rejects.toMatchObject({
+      message: expect.stringMatching(message),
+      hint: 'check whether a proxy answers in place of the registry',
+    });
+    await expect(asked.client.listTags(asked.at(registry.host), asked.options)).rejects.toThrow(
+      /: the list of tags is refused: /,
+    );
+  });
+
   it('R126 R154 of nothing are missing; endless ones too large', async () => {
     expect(await list({ [TAGS]: { status: 404 } })).toBe('REGISTRY_NOT_FOUND');
     expect(await list({ [TAGS]: { endless: true } })).toBe('REGISTRY_ANSWER_TOO_LARGE');
