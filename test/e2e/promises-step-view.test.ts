@@ -57,13 +57,18 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what a step finds on %s',
     const options = { cwd, env: { GIVEN_KEY: 'hunter2-key' } };
     const json = ['--progress', 'json', '-o', 'json'];
     const install = ['install', 'look', '-n', 'dev', '--param', `blob=@${cwd}/given.bin`];
-    installed = expectCode(await world.skycap([...install, ...given, ...json], options), 0);
+    installed = await world.skycap([...install, ...given, ...json], options);
     const invoke = (action: string) =>
       world.skycap(['invoke', 'look', '--action', action, '-n', 'dev', ...given, ...json], options);
-    together = expectCode(await invoke('together'), 0);
+    together = await invoke('together');
     failed = await invoke('fails');
   });
   afterAll(() => world[Symbol.asyncDispose]());
+
+  // The steps go on where something is not as it should be: each rule's own test says what.
+  it('ends well', () => {
+    for (const ran of [installed, together]) expectCode(ran, 0);
+  });
 
   it('B60 works on a private copy of the bundle, without what the ignore files name', () => {
     const found = lines('look');
@@ -179,11 +184,12 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what a step finds on %s',
     expect(lines('slow', together)).toEqual(['10.0.0.1', '10.0.0.1']);
   });
 
-  it('B68 reads outputs of the workspace at the end, and carries those of other paths from step to step', () => {
+  it('B68 reads outputs of the workspace at the end, and carries those of other paths from step to step', async () => {
     expect(lines('number')).toContain('carried');
     expect(lines('stranger')).toContain('carried from number');
     expect(lines('named')).toContain('carried from number from stranger');
-    const outputs = installed.json<{ outputs: { name: string; value: unknown }[] }>().outputs;
+    const listed = await world.skycap(['output', 'list', '-i', 'look', '-n', 'dev', '-o', 'json']);
+    const outputs = expectCode(listed, 0).json<{ name: string; value: unknown }[]>();
     const value = (name: string) => outputs.find((output) => output.name === name)?.value;
     expect(value('elsewhere')).toBe('from number\nfrom stranger\nfrom named\nfrom root\n');
     expect(value('report')).toBe('empty\nnumber\nstranger\nnamed\nroot\n');
@@ -250,6 +256,11 @@ function asUser(user: string): string {
           echo ${user} > shared/sub/old/file`;
 }
 
+/** Not for ever: where the workspace cannot be written, the other step cannot say anything. */
+function until(file: string): string {
+  return `i=0; while [ ! -e ${file} ] && [ $i -lt 200 ]; do i=$((i+1)); sleep 0.1; done`;
+}
+
 function bundle(images: Readonly<Record<string, string>>): string {
   return `name: view
 version: 1.2.3
@@ -295,7 +306,7 @@ install:
           find . | sort
   - description: Change
     id: change
-    invoke: {name: second, action: {run: cp data/note saved; echo changed | tee data/note new; rm public.key; mv saved data/note}}
+    invoke: {name: second, action: {run: set +e; cp data/note saved; echo changed | tee data/note new; rm public.key; mv saved data/note}}
   - description: Describe
     id: describe
     invoke:
@@ -367,12 +378,12 @@ together:
     id: quick
     needs: []
     inputs: [ip]
-    invoke: {name: stranger, action: {run: 'cat inputs/ip; while [ ! -e begun ]; do sleep 0.1; done'}}
+    invoke: {name: stranger, action: {run: 'set +e; cat inputs/ip; ${until('begun')}'}}
   - description: Slow
     id: slow
     needs: []
     inputs: [ip]
-    invoke: {name: stranger, action: {run: 'cat inputs/ip; echo; touch begun; while [ ! -e ended ]; do sleep 0.1; done; cat inputs/ip'}}
+    invoke: {name: stranger, action: {run: 'set +e; cat inputs/ip; echo; touch begun; ${until('ended')}; cat inputs/ip'}}
   - description: Says that the quick one is gone
     needs: [quick]
     invoke: {name: stranger, action: {run: touch ended}}
@@ -400,5 +411,5 @@ fails:
 forgets:
   - description: Forgets
     invoke: {name: tools, action: {command: ['true']}}
-`;
+`.replaceAll('        run: |\n', '        run: |\n          set +e\n');
 }
