@@ -16,8 +16,11 @@ export interface Upload {
 export interface Uploads extends AsyncDisposable {
   begin(repository: string): Promise<Upload>;
   find(id: string): Upload | undefined;
-  /** All of `body` or, when it breaks off, none of it. One at a time. */
-  append(upload: Upload, body: AsyncIterable<Uint8Array>): Promise<void>;
+  /**
+   * All of `body`. When it breaks off, what came of it where `keep` says that whoever sends it counts, else none of
+   * it. One at a time.
+   */
+  append(upload: Upload, body: AsyncIterable<Uint8Array>, keep: boolean): Promise<void>;
   read(upload: Upload, offset: number): AsyncIterable<Uint8Array>;
   drop(upload: Upload): Promise<void>;
 }
@@ -70,7 +73,7 @@ export function makeUploads(directory: string): Uploads {
       return record;
     },
     find: (id) => records.get(id),
-    append: async (upload, body) => {
+    append: async (upload, body, keep) => {
       const record = recordOf(upload);
       if (record.busy) throw new Refused(416, 'BLOB_UPLOAD_INVALID', 'another chunk is being written');
       record.busy = true;
@@ -83,6 +86,7 @@ export function makeUploads(directory: string): Uploads {
         }
         record.size += added;
       } catch (error) {
+        if (keep) record.size += added;
         await truncate(record.path, record.size).catch(() => {});
         throw error;
       } finally {

@@ -110,7 +110,8 @@ async function append(exchange: Exchange, context: WriteContext, upload: Upload)
       throw new Refused(400, 'SIZE_INVALID', 'Content-Range and Content-Length differ');
     }
   }
-  await context.uploads.append(upload, exchange.request as AsyncIterable<Uint8Array>);
+  // Who names a range will ask how far it is; who does not may send the same from its beginning.
+  await context.uploads.append(upload, exchange.request as AsyncIterable<Uint8Array>, range !== undefined);
 }
 
 export async function finishUpload(
