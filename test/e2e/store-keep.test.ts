@@ -10,12 +10,16 @@ invocationImages:
   - {name: tools, image: "${image}", network: none}
 customActions:
   fail: {modifies: true}
+  wait: {modifies: false}
 install:
   - description: Work
     invoke: {name: tools, action: {command: [/bin/true]}}
 upgrade:
   - description: Work
     invoke: {name: tools, action: {command: [/bin/true]}}
+wait:
+  - description: Wait
+    invoke: {name: tools, action: {command: [sh, -c, "echo waiting; sleep 100"]}}
 fail:
   - description: Fail
     invoke: {name: tools, action: {command: [/bin/false]}}
@@ -57,6 +61,19 @@ describe.each(enginesToTest('oci-runtime'))('what a run needs, on %s', (engine) 
     expectCode(await world.skycap(['upgrade', 'keep'], { cwd }), 0);
     expect(world.requests).toHaveLength(asked);
     expect(await names()).toEqual(before);
+  });
+
+  it('K1 what a run stands on stays while it runs', async () => {
+    const running = world.start(['invoke', 'keep', '--action', 'wait', '--progress', 'json'], { cwd });
+    await running.said('"waiting');
+    expectCode(await world.skycap(['image', 'rm', ...(await names())]), 0);
+    expect(await prune()).toMatchObject(nothing);
+    expect(readdirSync(join(world.directory, 'data/skycap/store/layers'))).not.toEqual([]);
+    running.process.kill('SIGINT');
+    expectCode(await running.ended, 130);
+    // Without a name and a run it is nobody's: the next run finds it only because nothing pruned it yet.
+    expectCode(await world.skycap(['upgrade', 'keep'], { cwd }), 0);
+    expect(await names()).toHaveLength(1);
   });
 
   it('K1 what a kept container stands on stays until the next run', async () => {
