@@ -49,7 +49,7 @@ const found = async (helpers: readonly string[] | undefined, host = 'r.test'): P
 const knows = (user: string): string => `echo '{"Username":"${user}","Secret":"s"}'`;
 const KNOWS_NOT = 'echo "credentials not found in native keychain"; exit 1';
 
-describe('R157 credential-helpers', () => {
+describe('credential-helpers', () => {
   beforeEach(async () => {
     const auth = Buffer.from('of-file:p').toString('base64');
     await put('.docker/config.json', JSON.stringify({ auths: { 'r.test': { auth } } }));
@@ -58,7 +58,7 @@ describe('R157 credential-helpers', () => {
     await helper('broken', 'echo secret; echo no dbus >&2; exit 2');
   });
 
-  it('are asked in their order, the files among them where they are named and not otherwise', async () => {
+  it('R157 are asked in their order, the files among them where they are named and not otherwise', async () => {
     expect(await found(undefined)).toBe('of-file');
     expect(await found(['first', FILES])).toBe('of-first');
     expect(await found([FILES, 'first'])).toBe('of-file');
@@ -69,7 +69,7 @@ describe('R157 credential-helpers', () => {
     expect(await found([FILES, 'first'], 'other.test')).toBe('of-first');
   });
 
-  it('are passed over where they fail, which is an error only where nobody else knows the host', async () => {
+  it('R157 are passed over where they fail, which is an error only where nobody else knows the host', async () => {
     expect(await found(['broken', 'missing', FILES])).toBe('of-file');
     const failure = found(['broken', 'missing', 'empty']);
     expect(await codeOf(failure)).toBe('CREDENTIALS_HELPER_FAILED');
@@ -77,7 +77,7 @@ describe('R157 credential-helpers', () => {
     await expect(failure).rejects.not.toThrow('secret');
   });
 
-  it('keep a login with the first that takes it, and forget it all', async () => {
+  it('R157 keep a login with the first that takes it, and forget it all', async () => {
     await helper('keeper', 'cat > "$HOME/kept-$1"');
     const login = (helpers: readonly string[]) =>
       storeCredential(
@@ -105,7 +105,7 @@ describe('R157 credential-helpers', () => {
     expect(await found([FILES])).toBe('nobody');
   });
 
-  it('come from the last file that names any: drop-in files after the main one, the user’s after the machine’s', async () => {
+  it('R157 come from the last file that names any: drop-in files after the main one, the user’s after the machine’s', async () => {
     const names = async (env: Readonly<Record<string, string>> = {}): Promise<unknown> => {
       const { settings, origins } = await loadSettings({
         env: { HOME: root, ...env },
@@ -142,7 +142,7 @@ describe('R157 credential-helpers', () => {
   });
 
   it.each(['"../evil"', '"a/b"', '""', '1', '{}'])(
-    'that would name another program are refused: %s',
+    'R157 that would name another program are refused: %s',
     async (name) => {
       await put('etc/containers/registries.conf', `credential-helpers = [${name}]\n`);
       const loading = loadSettings({
