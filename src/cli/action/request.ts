@@ -3,7 +3,8 @@ import type { Json } from '../../document/index.ts';
 import { kernelError } from '../../kernel/index.ts';
 import { parseCredentialArgument } from '../../secrets/index.ts';
 import type { ConsentFlags, CredentialSource } from '../../settings/index.ts';
-import { bundleFile, pairs, readUserFile } from '../commands/common.ts';
+import { bundleFile, pairs } from '../commands/common.ts';
+import { MAX_INPUT_BYTES, readUserFile, upTo } from '../commands/input.ts';
 import { notSupported, usage } from '../errors.ts';
 import type { Context, Flags } from '../types.ts';
 
@@ -79,7 +80,7 @@ async function readParameters(flags: Flags, context: Context): Promise<Record<st
   // Names are anyone's: as an object's keys, `__proto__` would be no name.
   const parameters = new Map<string, ParameterInput>();
   for (const path of flags.list('params-file')) {
-    for (const [name, value] of await readParametersFile(resolve(context.host.cwd, path))) {
+    for (const [name, value] of await readParametersFile(resolve(context.host.cwd, path), context.signal)) {
       parameters.set(name, value);
     }
   }
@@ -94,24 +95,32 @@ async function readParameter(name: string, text: string, context: Context): Prom
     return { kind: 'text', text: text.slice(1) };
   }
   if (text === '@-') {
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of context.host.stdin.bytes()) {
-      chunks.push(chunk);
-    }
-    return { kind: 'bytes', bytes: Buffer.concat(chunks) };
+    const tooMany = (): Error =>
+      usage(
+        `parameter ${name}: standard input has more than ${MAX_INPUT_BYTES >> 20} MiB, or no end`,
+        'give less',
+      );
+    return { kind: 'bytes', bytes: await upTo(context.host.stdin.bytes(), tooMany, context.signal) };
   }
   if (text.startsWith('@')) {
     return {
       kind: 'bytes',
-      bytes: await readUserFile(resolve(context.host.cwd, text.slice(1)), `parameter ${name}:`),
+      bytes: await readUserFile(
+        resolve(context.host.cwd, text.slice(1)),
+        `parameter ${name}:`,
+        context.signal,
+      ),
     };
   }
   return { kind: 'text', text };
 }
 
-async function readParametersFile(file: string): Promise<readonly (readonly [string, ParameterInput])[]> {
+async function readParametersFile(
+  file: string,
+  signal: AbortSignal,
+): Promise<readonly (readonly [string, ParameterInput])[]> {
   const { loadDocument, toJson } = await import('../../document/index.ts');
-  const source = (await readUserFile(file, 'parameters file')).toString('utf8');
+  const source = (await readUserFile(file, 'parameters file', signal)).toString('utf8');
   const { root, problems } = (await loadDocument()).parseYaml(source, { file });
   const error = problems.find((problem) => problem.severity === 'error');
   if (error !== undefined) {

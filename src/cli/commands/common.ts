@@ -1,7 +1,6 @@
 // Without node:fs/promises: loading it takes longer than `lint` and `explain` have for reading one file.
 import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { kernelError } from '../../kernel/index.ts';
 import { usage } from '../errors.ts';
 import type { Argument, Context, Flag, Flags } from '../types.ts';
 
@@ -48,29 +47,6 @@ export const installationArgument: Argument = {
 export async function bundleFile(context: Context, flags: Flags): Promise<string> {
   const path = resolve(context.host.cwd, flags.string('file') ?? 'porter.yaml');
   return isFolder(path) ? resolve(path, 'porter.yaml') : path;
-}
-
-/**
- * A file that the user named.
- * @throws FILE_UNREADABLE
- */
-export async function readUserFile(path: string, what: string): Promise<Buffer> {
-  try {
-    return readFileSync(path);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const reason =
-      code === 'ENOENT'
-        ? 'there is no such file'
-        : code === 'EISDIR'
-          ? 'it is a folder'
-          : `it cannot be read (${code})`;
-    throw kernelError('FILE_UNREADABLE', `${what} ${path}: ${reason}`, {
-      hint: 'check the path, or run the command in the folder of the file',
-      place: { file: path },
-      cause: error,
-    });
-  }
 }
 
 /**

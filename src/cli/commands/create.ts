@@ -1,5 +1,7 @@
-import { chmod, mkdir, stat, writeFile } from 'node:fs/promises';
+import { chmod, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import { isSkycapError } from '../../kernel/index.ts';
+import { diskError, ensureDirectory } from '../../kernel/system/index.ts';
 import { usage } from '../errors.ts';
 import { bundleFiles, imageFiles } from '../scaffold/files.ts';
 import type { Command } from '../types.ts';
@@ -37,10 +39,14 @@ export const command: Command = {
     }
     for (const { path, text, executable } of files) {
       const target = join(folder, path);
-      await mkdir(dirname(target), { recursive: true });
-      await writeFile(target, text, { flag: 'wx' });
-      if (executable === true) {
-        await chmod(target, 0o755);
+      try {
+        await ensureDirectory(dirname(target));
+        await writeFile(target, text, { flag: 'wx' });
+        if (executable === true) {
+          await chmod(target, 0o755);
+        }
+      } catch (error) {
+        throw unwritable(target, diskError(error, target));
       }
     }
     const where = name === undefined ? '' : ` -f ${name}`;
@@ -52,6 +58,13 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** Nothing here is ours to keep in order: what the system says of the folder is said as it is. */
+function unwritable(path: string, error: unknown): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (isSkycapError(error) || typeof code !== 'string') return error;
+  return usage(`${path} cannot be written (${code})`, 'name a folder that you may write: skycap create NAME');
+}
 
 /** A given name must be right; the folder's is made right. */
 function nameFrom(folder: string, given: string | undefined): string {

@@ -5,7 +5,7 @@ import type { ServeOptions } from '../../oci/registry/index.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import type { Command, Context, Flags } from '../types.ts';
-import { readUserFile } from './common.ts';
+import { readUserFile } from './input.ts';
 
 export const command: Command = {
   path: 'registry serve',
@@ -120,7 +120,7 @@ async function tlsOf(flags: Flags, context: Context): Promise<Pick<ServeOptions,
     throw usage('https needs a certificate and its key', 'give both, --tls-cert and --tls-key');
   }
   const read = async (path: string, what: string): Promise<string> =>
-    (await readUserFile(resolve(context.host.cwd, path), what)).toString('utf8');
+    (await readUserFile(resolve(context.host.cwd, path), what, context.signal)).toString('utf8');
   return { tls: { cert: await read(cert, 'the certificate'), key: await read(key, 'the key') } };
 }
 
@@ -138,7 +138,7 @@ async function authOf(flags: Flags, context: Context): Promise<Pick<ServeOptions
     throw usage('--auth needs users', 'add --users FILE, with lines of NAME:PASSWORD');
   }
   const path = resolve(context.host.cwd, file);
-  const text = (await readUserFile(path, 'the users')).toString('utf8');
+  const text = (await readUserFile(path, 'the users', context.signal)).toString('utf8');
   if ((statSync(path).mode & 0o077) !== 0) {
     throw usage(`others can read the passwords in ${path}`, `run chmod 600 ${path}`);
   }

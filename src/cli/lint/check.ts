@@ -1,9 +1,9 @@
-// Without node:fs/promises, as in commands/common.ts.
+// Without node:fs/promises, as in commands/input.ts.
 import { existsSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import { bundleError, bundleNotFound, type FactsOf, loadLint, type TagState } from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
-import { readUserFile } from '../commands/common.ts';
+import { readUserFile } from '../commands/input.ts';
 import type { Context } from '../types.ts';
 
 export interface Checked {

@@ -16,7 +16,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../errors.ts';
-import { diskError, ensurePrivateDirectory, openBeneath, readFileBeneath, writeFileAtomic } from './index.ts';
+import {
+  diskError,
+  ensureDirectory,
+  ensurePrivateDirectory,
+  openBeneath,
+  readFileBeneath,
+  writeFileAtomic,
+} from './index.ts';
 
 let root: string;
 beforeEach(async () => {
@@ -68,8 +75,19 @@ describe('ensurePrivateDirectory', () => {
     'comes to an end at %s',
     async (path) => {
       expect(await codeOf(ensurePrivateDirectory(path))).toMatch(/ENOENT|EPERM|EACCES/);
+      expect(await codeOf(ensureDirectory(path))).toMatch(/ENOENT|EPERM|EACCES/);
     },
   );
+
+  it('makes a folder that others may look into as the mask says', async () => {
+    const mask = process.umask(0o022);
+    try {
+      await ensureDirectory(join(root, 'a', 'b'));
+    } finally {
+      process.umask(mask);
+    }
+    expect((await stat(join(root, 'a', 'b'))).mode & 0o777).toBe(0o755);
+  });
 
   it('does not take a file for a folder', async () => {
     await writeFile(join(root, 'f'), '');

@@ -72,8 +72,21 @@ export async function writeFileAtomic(
 }
 
 /**
- * Makes a private folder, and its parents. An existing one is left as it is. Node's own `recursive` asks for ever
- * where a parent can have no children, as /proc.
+ * Makes a folder, and its parents. An existing one is left as it is. Node's own `recursive` asks for ever where a
+ * parent can have no children, as /proc.
+ *
+ * @throws DISK_FULL, and the system's error
+ */
+export async function ensureDirectory(path: string): Promise<void> {
+  try {
+    ensureSync(path, 0o777);
+  } catch (error) {
+    throw diskError(error, path);
+  }
+}
+
+/**
+ * The same for a private folder: only its owner may look into it.
  *
  * @throws DISK_FULL, and the system's error
  */
@@ -87,16 +100,21 @@ export async function ensurePrivateDirectory(path: string): Promise<void> {
 
 /** The same at once; every error is the system's. */
 export function ensurePrivateDirectorySync(path: string): void {
+  ensureSync(path, 0o700);
+}
+
+function ensureSync(path: string, mode: number): void {
   const wanted = resolve(path);
-  if (makeOne(wanted)) return;
-  ensurePrivateDirectorySync(dirname(wanted));
-  mkdirSync(wanted, { mode: 0o700 });
+  if (makeOne(wanted, mode)) return;
+  ensureSync(dirname(wanted), mode);
+  // Another process may have made it meanwhile.
+  if (!makeOne(wanted, mode)) mkdirSync(wanted, { mode });
 }
 
 /** @returns false where the parent is not there */
-function makeOne(path: string): boolean {
+function makeOne(path: string, mode: number): boolean {
   try {
-    mkdirSync(path, { mode: 0o700 });
+    mkdirSync(path, { mode });
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;

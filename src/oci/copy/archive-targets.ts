@@ -1,5 +1,6 @@
 import { lstat, mkdir, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { ensureDirectory } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { OCI_INDEX } from '../image/media-types.ts';
 import { encodeJson } from '../image/value.ts';
@@ -64,7 +65,7 @@ export async function stagedTarget(options: StagedOptions): Promise<ImageTarget>
 
 /** The name can be foreseen, and in a folder like /tmp others may have made it first: to plant, or to read. */
 async function makeOwn(path: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
+  await writing(path, ensureDirectory(dirname(path)));
   try {
     await mkdir(path, { mode: 0o700 });
     return;

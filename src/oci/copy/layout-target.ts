@@ -1,7 +1,7 @@
-import { mkdir, readdir, readFile, rm, rmdir } from 'node:fs/promises';
+import { readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
-import { diskError, writeFileAtomic } from '../../kernel/system/index.ts';
+import { diskError, ensureDirectory, writeFileAtomic } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { isObject, type JsonObject, parseStrictJson } from '../image/json.ts';
 import { OCI_INDEX } from '../image/media-types.ts';
@@ -129,8 +129,8 @@ async function begin(layout: Layout, path: string): Promise<void> {
       hint: 'write store:NAME instead',
     });
   }
-  await writing(path, mkdir(layout.ingest, { recursive: true }));
-  await writing(path, mkdir(join(layout.blobs, 'sha256'), { recursive: true }));
+  await writing(path, ensureDirectory(layout.ingest));
+  await writing(path, ensureDirectory(join(layout.blobs, 'sha256')));
 }
 
 async function isEmptyOrNew(path: string): Promise<boolean> {

@@ -1,7 +1,7 @@
-import { mkdir, realpath } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isSkycapError } from '../../../kernel/index.ts';
-import { writeFileAtomic } from '../../../kernel/system/index.ts';
+import { ensurePrivateDirectory, writeFileAtomic } from '../../../kernel/system/index.ts';
 import { ociError } from '../../errors.ts';
 import { isObject, type JsonObject } from '../../image/json.ts';
 import { isRegistryHost, quoted } from '../../names/index.ts';
@@ -119,7 +119,7 @@ async function write(location: AuthLocation, file: JsonObject): Promise<void> {
   const content = location.kind === 'legacy' ? file.auths : file;
   if (!isObject(content)) return;
   try {
-    await mkdir(dirname(location.path), { recursive: true, mode: 0o700 });
+    await ensurePrivateDirectory(dirname(location.path));
     // Many keep their configuration elsewhere and a link here; the link stays.
     const path = await realpath(location.path).catch(() => location.path);
     await writeFileAtomic(path, `${JSON.stringify(content, undefined, '\t')}\n`, { mode: 0o600 });
