@@ -48,3 +48,17 @@ it.each<DigestAlgorithm>(['sha256', 'sha512'])(
     await expect(describeImage(client)).rejects.toMatchObject({ code: 'LOCK_MISMATCH' });
   },
 );
+
+it('says of a config that cannot be read which image it is of', async () => {
+  const sent = Buffer.from('[]');
+  const manifest = { mediaType: CONFIG, digest: digestOf(sent, 'sha256'), size: sent.length };
+  const bytes = Buffer.from(
+    JSON.stringify({ schemaVersion: 2, mediaType: MANIFEST, config: manifest, layers: [] }),
+  );
+  const descriptor = { mediaType: MANIFEST, digest: digestOf(bytes, 'sha256'), size: bytes.length };
+  const client = { ...registryOf('sha256', sent), getManifest: async () => ({ descriptor, bytes }) };
+  await expect(describeImage(client)).rejects.toMatchObject({
+    code: 'OCI_MANIFEST_INVALID',
+    message: expect.stringMatching(/^localhost\/a:1: /),
+  });
+});

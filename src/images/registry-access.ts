@@ -1,4 +1,4 @@
-import { ignoreEvents } from '../kernel/index.ts';
+import { ignoreEvents, imageFault } from '../kernel/index.ts';
 import {
   type Descriptor,
   type Digest,
@@ -30,7 +30,7 @@ export function createImageAccess(
   options: TransferOptions,
 ): ImageAccess {
   return {
-    describe: async (text) => describe(await registry(), parse(text), options),
+    describe: async (text) => named(text, async () => describe(await registry(), parse(text), options)),
     async digestOf(text) {
       const reference = parse(text);
       if (reference.digest !== undefined) return reference.digest;
@@ -38,16 +38,26 @@ export function createImageAccess(
       const head = await client.headManifest(reference, options);
       return (head ?? (await client.getManifest(reference, options)).descriptor).digest;
     },
-    async fetch(text, platform) {
-      const reference = parseReference(text);
-      const { pinnedFromStore, pullImage } = await loadImages();
-      const present = await pinnedFromStore(store, reference, platform);
-      // A name keeps it from a prune; a pull of what is there gives it one and asks no registry.
-      const named = await store.resolve(formatReference(reference));
-      if (present !== undefined && named?.digest === present.digest) return present;
-      return await pullImage(await registry(), store, reference, { platform, ...options });
-    },
+    fetch: async (text, platform) =>
+      named(text, async () => {
+        const reference = parseReference(text);
+        const { pinnedFromStore, pullImage } = await loadImages();
+        const present = await pinnedFromStore(store, reference, platform);
+        // A name keeps it from a prune; a pull of what is there gives it one and asks no registry.
+        const kept = await store.resolve(formatReference(reference));
+        if (present !== undefined && kept?.digest === present.digest) return present;
+        return await pullImage(await registry(), store, reference, { platform, ...options });
+      }),
   };
+}
+
+/** An action has several images: which one is wrong is said of each fault. */
+async function named<T>(text: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw imageFault(text, error);
+  }
 }
 
 function parse(text: string): Reference {

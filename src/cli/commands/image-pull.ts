@@ -1,3 +1,4 @@
+import { imageFault } from '../../kernel/index.ts';
 import { compose } from '../compose.ts';
 import { formatBytes } from '../render/units.ts';
 import type { Command } from '../types.ts';
@@ -19,6 +20,8 @@ export const command: Command = {
       platform,
       signal,
       emit,
+    }).catch((error: unknown) => {
+      throw imageFault(reference as string, error);
     });
     await context.result({
       data: {

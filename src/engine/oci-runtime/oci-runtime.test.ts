@@ -3,12 +3,16 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { ContainerRun } from '../port.ts';
+import { writeInside } from '../tree/scoped.ts';
 import { ownedBind } from './config.ts';
 import { readStatus } from './follow.ts';
 import { holderScript } from './holder.sh.ts';
 import { initBinaries, mountBinaries } from './init/binary.ts';
+import type { RunLayout } from './layout.ts';
 import { RootPoints } from './root-points.ts';
 import { allowedCalls, seccompProfile } from './seccomp-profile.ts';
+import { unprepared } from './unprepared.ts';
 import { resolveUser } from './users.ts';
 
 let folder: string;
@@ -146,5 +150,37 @@ describe('mount points made ahead', () => {
     points.with('tools', two, (make) => make(point('/cnab/c')));
     expect(readdirSync(join(folder, 'two'), { recursive: true }).sort()).toEqual(['cnab', 'cnab/c']);
     expect(() => points.makeAhead('tools', root('gone'))).not.toThrow();
+  });
+});
+
+describe('what cannot be made ready', () => {
+  const run = { containerId: 'c', image: 'tools' } as ContainerRun;
+  const layout = { control: '/proc', disk: '/dev/shm' } as RunLayout;
+  const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  const file = { content: Buffer.from('x'), mode: 0o644, owner, parentOwner: owner };
+
+  it('is a fault of an image with a file in the place of a folder, which is named', () => {
+    writeFileSync(join(folder, 'etc'), 'no folder');
+    let fault: unknown;
+    try {
+      writeInside(folder, '/etc/hosts', file);
+    } catch (cause) {
+      fault = unprepared(cause, run, layout);
+    }
+    expect(fault).toMatchObject({
+      code: 'ENGINE_START_FAILED',
+      message: 'image tools cannot be made ready for a step: /etc is not a folder',
+      hint: expect.stringContaining('/etc'),
+    });
+  });
+
+  it('is a full disk, with the fuller of the two places, or what it was', () => {
+    const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+    expect(unprepared(full, run, layout)).toMatchObject({
+      code: 'DISK_FULL',
+      message: expect.stringContaining('/proc'),
+    });
+    const other = new TypeError('a fault of our own');
+    expect(unprepared(other, run, layout)).toBe(other);
   });
 });

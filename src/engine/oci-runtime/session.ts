@@ -38,6 +38,7 @@ import {
 } from './layout.ts';
 import { Overlays } from './overlays.ts';
 import { SharedFolders } from './shared-folders.ts';
+import { faultOf, noSpace, unprepared } from './unprepared.ts';
 
 export class RuntimeSession implements Session {
   readonly runId: string;
@@ -135,7 +136,7 @@ export class RuntimeSession implements Session {
       });
     } catch (cause) {
       // Its mounts are gone with it, and what was made in them is not found.
-      throw opened.holder.whyGone() ?? cause;
+      throw opened.holder.whyGone() ?? unprepared(cause, run, this.#layout);
     } finally {
       if (record === undefined) {
         opened.overlays.retire(overlay.name);
@@ -319,13 +320,14 @@ export class RuntimeSession implements Session {
       await this.#leaseImages();
       const program = this.#host.seccompProgram(this.#operation.signal);
       const overlays = new Overlays(this.#layout, holder, holderFolders(this.#layout).length * 1_000_000);
-      for (const [name, image] of images) await this.#addImage(name, image, { overlays, holder });
+      for (const [name, image] of images)
+        await this.#addImage(name, image, { overlays, holder }).catch(faultOf(name));
       await holder.ready;
       for (const [name] of images) void overlays.prepare(name);
       return { holder, overlays, program: await program };
     } catch (cause) {
       await holder.end();
-      throw cause;
+      throw noSpace(cause, this.#layout);
     }
   }
 

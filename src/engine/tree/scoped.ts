@@ -1,4 +1,4 @@
-import { closeSync, readFileSync } from 'node:fs';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import { Folder, type Owner, parts } from './folder.ts';
 
 /** As many links as the kernel follows (path_resolution(7)). */
@@ -56,7 +56,8 @@ class Walk implements Disposable, Resolved {
 
   /** Makes folders below, each owned by `owner` and open afterwards. @throws ENOTDIR where a file is in the way */
   make(names: readonly string[], owner: Owner): void {
-    if (this.#file !== undefined) this.folder.child(this.#file);
+    if (this.#file !== undefined)
+      throw Object.assign(new Error(`/${this.real.join('/')} is not a folder`), { code: 'ENOTDIR' });
     for (const name of names) this.#stack.push({ folder: this.folder.makeChild(name, 0o755, owner), name });
   }
 
@@ -105,10 +106,22 @@ export function readInside(root: string, path: string, maxBytes = 4 << 20): Buff
   if (folder.stat(name)?.isFile() !== true) return undefined;
   const fd = folder.openFile(name);
   try {
-    return readFileSync(fd).subarray(0, maxBytes);
+    return readStart(fd, maxBytes);
   } finally {
     closeSync(fd);
   }
+}
+
+/** No more is read than wanted: an image's file may be larger than memory. */
+function readStart(fd: number, maxBytes: number): Buffer {
+  const bytes = Buffer.allocUnsafe(Math.min(fstatSync(fd).size, maxBytes));
+  let length = 0;
+  while (length < bytes.length) {
+    const count = readSync(fd, bytes, length, bytes.length - length, length);
+    if (count === 0) break;
+    length += count;
+  }
+  return bytes.subarray(0, length);
 }
 
 /** Makes a folder and those above it, links followed inside; existing ones stay as they are. */
