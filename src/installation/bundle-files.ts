@@ -1,8 +1,11 @@
-import { createReadStream } from 'node:fs';
-import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
+import { constants, createReadStream } from 'node:fs';
+import { lstat, open, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { bundleError } from '../bundle/index.ts';
 import { encodeEntry, endOfArchive, padding, type TarEntry, toBytes } from '../oci/layer/index.ts';
 import { ignoreRules } from './ignore.ts';
+
+const MAX_IGNORE_BYTES = 1 << 20;
 
 export interface BundleFile {
   /** Relative to the bundle's folder, with `/`. */
@@ -21,16 +24,13 @@ export interface BundleFile {
 export async function listBundleFiles(folder: string): Promise<readonly BundleFile[]> {
   const ignore = ignoreRules().add(['.git', '.porterignore', '.dockerignore']);
   for (const name of ['.porterignore', '.dockerignore']) {
-    try {
-      ignore.add(await readFile(join(folder, name), 'utf8'));
-    } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code !== 'ENOENT') throw cause;
-    }
+    const text = await ignoreFile(join(folder, name));
+    if (text !== undefined) ignore.add(text);
   }
   const keeps = ignore.createFilter();
   const found: BundleFile[] = [];
   const walk = async (relative: string): Promise<void> => {
-    for (const name of (await readdir(join(folder, relative))).sort()) {
+    for (const name of await namesIn(folder, relative, keeps)) {
       const path = relative === '' ? name : `${relative}/${name}`;
       const info = await lstat(join(folder, path));
       const type = info.isDirectory()
@@ -57,6 +57,46 @@ export async function listBundleFiles(folder: string): Promise<readonly BundleFi
   };
   await walk('');
   return found.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+/** @throws BUNDLE_UNREADABLE for a name that is no UTF-8, unless it is ignored: digests, locks and records are text */
+async function namesIn(
+  folder: string,
+  relative: string,
+  keeps: (path: string) => boolean,
+): Promise<readonly string[]> {
+  const names: string[] = [];
+  for (const bytes of await readdir(join(folder, relative), { encoding: 'buffer' })) {
+    const name = bytes.toString('utf8');
+    const path = relative === '' ? name : `${relative}/${name}`;
+    if (Buffer.from(name).equals(bytes)) names.push(name);
+    else if (keeps(path)) {
+      throw bundleError('BUNDLE_UNREADABLE', `the name of ${path} in the bundle's folder is no UTF-8`, {
+        hint: 'rename it, or name it in .porterignore, with * for what cannot be typed',
+        place: { file: join(folder, relative) },
+      });
+    }
+  }
+  return names.sort();
+}
+
+/** The file is whoever's the bundle is: a pipe or device would never end. @throws BUNDLE_UNREADABLE */
+async function ignoreFile(path: string): Promise<string | undefined> {
+  try {
+    await using handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const status = await handle.stat();
+    if (!status.isFile()) throw Object.assign(new Error(), { code: 'it is no regular file' });
+    if (status.size > MAX_IGNORE_BYTES) throw Object.assign(new Error(), { code: 'it is larger than 1 MiB' });
+    return await handle.readFile('utf8');
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    throw bundleError('BUNDLE_UNREADABLE', `${path} cannot be read: ${code ?? 'unknown reason'}`, {
+      hint: 'mend or remove it',
+      place: { file: path },
+      cause,
+    });
+  }
 }
 
 /** The files as a tar stream for the workspace. */
