@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { isSkycapError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
@@ -39,7 +40,8 @@ export async function openArchive(path: string): Promise<FileSet> {
 
 export async function openFile(path: string): Promise<FileHandle> {
   try {
-    const handle = await open(path, 'r');
+    // O_NONBLOCK: opening a FIFO would wait for a writer, and nothing could cancel it.
+    const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     if ((await handle.stat()).isFile()) return handle;
     await handle.close();
   } catch (error) {

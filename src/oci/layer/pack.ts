@@ -41,7 +41,12 @@ export async function* packFolder(folder: string, options: PackOptions = {}): As
     folder,
     '.',
   ];
-  const child = spawn('tar', args, { stdio: ['ignore', 'pipe', 'pipe'], env: tarEnvironment() });
+  // In a group of its own: Ctrl-C in a terminal would reach tar first, and its half archive would be the error.
+  const child = spawn('tar', args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: tarEnvironment(),
+    detached: true,
+  });
   let stderr = '';
   let missing: Error | undefined;
   child.stderr.setEncoding('utf8').on('data', (chunk: string) => {

@@ -207,6 +207,8 @@ describe('who may ask', () => {
     expect(await codeOf(serveRegistry({ store: world.store, port: world.served.port }))).toBe(
       'REGISTRY_SERVE_FAILED',
     );
+    const tls = { cert: '', key: '' };
+    expect(await codeOf(serveRegistry({ store: world.store, port: 0, tls }))).toBe('REGISTRY_SERVE_FAILED');
     const stop = new AbortController();
     const second = await serveRegistry({ store: world.store, signal: stop.signal });
     stop.abort();

@@ -101,6 +101,9 @@ function makeServer(options: ServeOptions): Server {
   const limits = { requestTimeout: 0, headersTimeout: 30_000, keepAliveTimeout: 60_000 };
   if (options.tls === undefined) return createServer(limits);
   try {
+    // Node takes an empty one for none, and listens without.
+    if (options.tls.cert.trim() === '' || options.tls.key.trim() === '')
+      throw new Error('one of them is empty');
     return createTlsServer({ ...limits, ...options.tls, minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] });
   } catch (cause) {
     throw ociError('REGISTRY_SERVE_FAILED', 'the certificate and the key cannot be used together', {
