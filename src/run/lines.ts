@@ -8,16 +8,17 @@ const longestLine = 1024 * 1024;
  */
 export class LineSplitter {
   readonly #decoder = new StringDecoder('utf8');
-  #rest = '';
+  /** The begin of a line. Joined only when it is handed on: a long line comes in very many pieces. */
+  #rest: string[] = [];
+  #length = 0;
 
   write(chunk: Uint8Array): readonly string[] {
-    return this.#take(this.#rest + this.#decoder.write(chunk as Buffer));
+    return this.#take(this.#decoder.write(chunk as Buffer));
   }
 
   end(): readonly string[] {
-    const lines = [...this.#take(this.#rest + this.#decoder.end())];
-    if (this.#rest !== '') lines.push(this.#rest);
-    this.#rest = '';
+    const lines = [...this.#take(this.#decoder.end())];
+    if (this.#length > 0) lines.push(this.#joined(''));
     return lines;
   }
 
@@ -25,15 +26,28 @@ export class LineSplitter {
     const lines: string[] = [];
     let start = 0;
     for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', start)) {
-      lines.push(text.slice(start, end + 1));
+      lines.push(this.#joined(text.slice(start, end + 1)));
       start = end + 1;
     }
-    let rest = text.slice(start);
-    while (rest.length > longestLine) {
+    this.#keep(text.slice(start));
+    while (this.#length > longestLine) {
+      const rest = this.#joined('');
       lines.push(rest.slice(0, longestLine));
-      rest = rest.slice(longestLine);
+      this.#keep(rest.slice(longestLine));
     }
-    this.#rest = rest;
     return lines;
+  }
+
+  #keep(text: string): void {
+    if (text === '') return;
+    this.#rest.push(text);
+    this.#length += text.length;
+  }
+
+  #joined(last: string): string {
+    const line = this.#length === 0 ? last : [...this.#rest, last].join('');
+    this.#rest = [];
+    this.#length = 0;
+    return line;
   }
 }
