@@ -28,3 +28,10 @@ it('hands a line beyond 1 MiB on in pieces of that', () => {
   expect(pieces.map(({ length }) => length)).toEqual([2 ** 20, 2 ** 20, 2 ** 19 + 1, 6]);
   expect(pieces.join('')).toBe(`${line}\nshort\n`);
 });
+
+it('keeps a character whole where a long line is cut', () => {
+  const line = `x${'😀'.repeat(2 ** 19)}`;
+  const pieces = split(line, 4096);
+  expect(pieces.map(({ length }) => length)).toEqual([2 ** 20 - 1, 2]);
+  expect(pieces.every((piece) => piece.isWellFormed())).toBe(true);
+});

@@ -32,8 +32,9 @@ export class LineSplitter {
     this.#keep(text.slice(start));
     while (this.#length > longestLine) {
       const rest = this.#joined('');
-      lines.push(rest.slice(0, longestLine));
-      this.#keep(rest.slice(longestLine));
+      const cut = isHigh(rest.charCodeAt(longestLine - 1)) ? longestLine - 1 : longestLine;
+      lines.push(rest.slice(0, cut));
+      this.#keep(rest.slice(cut));
     }
     return lines;
   }
@@ -50,4 +51,9 @@ export class LineSplitter {
     this.#length = 0;
     return line;
   }
+}
+
+/** The first half of a character beyond the basic plane: a cut behind it would spoil both halves. */
+function isHigh(unit: number): boolean {
+  return unit >= 0xd800 && unit < 0xdc00;
 }

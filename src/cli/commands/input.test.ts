@@ -46,4 +46,6 @@ it('stops waiting for the writer of a pipe when it is cancelled', async () => {
   const read = readUserFile(fifo(), 'file', cancel.signal);
   setImmediate(() => cancel.abort());
   await expect(read).rejects.toMatchObject({ code: 'CANCELLED' });
+  const before = readUserFile(join(folder, 'fifo'), 'file', AbortSignal.abort());
+  await expect(before).rejects.toMatchObject({ code: 'CANCELLED' });
 });

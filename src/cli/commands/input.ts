@@ -68,6 +68,7 @@ export async function upTo(
   const parts: Uint8Array[] = [];
   let length = 0;
   signal?.addEventListener('abort', stop, { once: true });
+  if (signal?.aborted === true) stop();
   try {
     for await (const chunk of chunks) {
       length += chunk.length;

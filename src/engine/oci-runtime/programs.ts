@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import {
   chmodSync,
   linkSync,
@@ -47,8 +47,9 @@ function keepProgram(folder: string, program: Buffer): string {
 }
 
 export function putProgram(path: string, program: Buffer): void {
-  const fresh = `${path}.${process.pid}`;
-  writeFileSync(fresh, program, { mode: 0o755 });
+  // Never a name that a killed process may have left as a link to the program itself.
+  const fresh = `${path}.${randomUUID()}`;
+  writeFileSync(fresh, program, { mode: 0o755, flag: 'wx' });
   chmodSync(fresh, 0o755);
   try {
     linkSync(fresh, path);

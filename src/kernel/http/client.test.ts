@@ -211,6 +211,10 @@ describe('deadlines and cancellation', () => {
     const reason = new Error('enough');
     const http = client();
     await expect(http.request({ url: base, signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    const once = new AbortController();
+    const begun = http.request({ url: base, signal: once.signal });
+    once.abort(reason);
+    await expect(begun).rejects.toBe(reason);
     const head = new AbortController();
     const waiting = http.request({ url: base, signal: head.signal });
     setImmediate(() => head.abort(reason));

@@ -112,6 +112,8 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
     const pool = poolOf(url, request, deadlines.connectMs);
     const giveBack = await turns.take(`${pool} ${url.host}`, request.signal);
     try {
+      // It may have come while the turn did.
+      request.signal?.throwIfAborted();
       const { outgoing, where, proxied } = start(url, request, deadlines);
       outgoing.once('close', giveBack);
       const answer = await exchange(request, outgoing, { deadlines, where, proxied });
@@ -228,7 +230,7 @@ function exchange(
           where,
           signal,
           proxied,
-          lend: request.lend === true,
+          lend: request.lend === true && request.method !== 'HEAD',
           done: over,
         }),
       );

@@ -44,7 +44,14 @@ export function race(
     clearTimeout(next);
     const address = waiting.shift();
     if (address === undefined) return;
-    const socket = settings.attempt(address);
+    let socket: Socket;
+    try {
+      socket = settings.attempt(address);
+    } catch (error) {
+      // What cannot even be begun on one address cannot on another.
+      finish(error as Error);
+      return;
+    }
     running.add(socket);
     const fail = (error: Error): void => {
       running.delete(socket);

@@ -174,6 +174,17 @@ describe('a body that is not lent', () => {
     expect(Buffer.concat(parts).equals(bytes)).toBe(true);
   });
 
+  it('is none after HEAD, whatever length is announced', async () => {
+    const { port } = await listen(
+      createServer((_request, response) => {
+        response.setHeader('content-length', LONG.length);
+        response.end();
+      }),
+    );
+    const body = await ask(`http://127.0.0.1:${port}`, { method: 'HEAD' });
+    expect((await read(body)).bytes.length).toBe(0);
+  });
+
   it('keeps its connection', async () => {
     const { port, connections } = await listen(
       createServer((_request, response) => response.end(LONG.subarray(0, 2 ** 20))),

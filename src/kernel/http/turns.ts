@@ -23,7 +23,7 @@ export class Turns {
       const following = line.waiting.shift();
       // A turn that is handed on stays taken.
       if (following !== undefined) following();
-      else line.taken -= 1;
+      else if (--line.taken === 0) this.#lines.delete(key);
     };
   }
 }

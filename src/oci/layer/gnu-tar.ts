@@ -15,7 +15,11 @@ let found: Promise<boolean> | undefined;
 /** GNU tar writes small files faster than Node does, several layers at once. Asked once a process. */
 export function hasGnuTar(): Promise<boolean> {
   found ??= new Promise((resolve) => {
-    const child = spawn('tar', ['--version'], { stdio: ['ignore', 'pipe', 'ignore'], env: tarEnvironment() });
+    const child = spawn('tar', ['--version'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+      env: tarEnvironment(),
+      detached: true,
+    });
     let text = '';
     child.on('error', () => resolve(false));
     child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -65,6 +69,8 @@ export class GnuTarSink implements LayerSink {
     const child = spawn('tar', [...EXTRACT, owner, '-C', directory], {
       stdio: ['pipe', 'ignore', 'pipe'],
       env: tarEnvironment(),
+      // In a group of its own: Ctrl-C in a terminal would reach tar first, and its end would be the error.
+      detached: true,
     });
     this.#child = child;
     child.stderr.setEncoding('utf8').on('data', (chunk: string) => {

@@ -151,7 +151,8 @@ function octal(
   }
 }
 
-function id(block: Buffer, start: number, value: number): void {
+/** Of 8 bytes, in base-256 where octal digits do not suffice. */
+function wide(block: Buffer, start: number, value: number): void {
   if (value <= MAX_OCTAL_ID) octal(block, start, { length: 8, value });
   else {
     block[start] = 0x80;
@@ -165,15 +166,15 @@ export function encodeHeader(fields: HeaderFields): Buffer {
   const block = Buffer.allocUnsafe(BLOCK).fill(0);
   block.write(fields.name, 0, 'latin1');
   octal(block, 100, { length: 8, value: fields.mode });
-  id(block, 108, fields.uid);
-  id(block, 116, fields.gid);
+  wide(block, 108, fields.uid);
+  wide(block, 116, fields.gid);
   octal(block, 124, { length: 12, value: fields.size });
   octal(block, 136, { length: 12, value: fields.seconds });
   block[156] = fields.typeFlag.charCodeAt(0);
   if (fields.linkName !== '') block.write(fields.linkName, 157, 'latin1');
   USTAR.copy(block, 257);
-  octal(block, 329, { length: 8, value: fields.devMajor });
-  octal(block, 337, { length: 8, value: fields.devMinor });
+  wide(block, 329, fields.devMajor);
+  wide(block, 337, fields.devMinor);
   if (fields.prefix !== '') block.write(fields.prefix, 345, 'latin1');
   sign(block);
   return block;

@@ -164,6 +164,30 @@ describe('what is written is read again', () => {
   });
 });
 
+it('numbers that octal digits do not hold are written so that they are read again', async () => {
+  const device = {
+    path: 'dev',
+    type: 'char' as const,
+    mode: 0o600,
+    size: 0,
+    mtime: { seconds: 0, nanos: 0 },
+    linkPath: '',
+    uid: 2 ** 40 + 5,
+    gid: 2 ** 33,
+    devMajor: 2 ** 21,
+    devMinor: 2 ** 32 - 1,
+  };
+  const archive = encodeEntry(device, FOR_GNU_TAR);
+  expect(archive.length).toBe(512);
+  const [read] = await readAll(archive);
+  expect(read?.entry).toMatchObject({
+    uid: device.uid,
+    gid: device.gid,
+    devMajor: device.devMajor,
+    devMinor: device.devMinor,
+  });
+});
+
 describe('what other writers do is understood', () => {
   it('base-256 numbers and long names', async () => {
     const size = Buffer.alloc(12);

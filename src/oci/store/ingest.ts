@@ -155,6 +155,7 @@ class Transfer {
     await this.#handle.truncate(0);
     this.#digester = createDigester(digestParts(this.#blob.digest).algorithm);
     this.#done = 0;
+    this.#told = 0;
     this.#resumed = false;
   }
 
