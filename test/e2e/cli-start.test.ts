@@ -135,6 +135,7 @@ describe('how it answers', () => {
     const { stdout } = await home.run(['completion', 'bash']);
     const script = `${stdout}\nCOMP_WORDS=(skycap image p); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;
     expect(execFileSync('bash', ['-c', script]).toString().trim().split(' ').sort()).toEqual([
+      'pack',
       'prune',
       'pull',
       'push',
