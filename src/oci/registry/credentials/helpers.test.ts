@@ -105,6 +105,32 @@ describe('credential-helpers', () => {
     expect(await found([FILES])).toBe('nobody');
   });
 
+  it('R157 that fail keep no secret from being forgotten elsewhere', async () => {
+    await helper('keeper', 'cat > /dev/null');
+    const erase = (helpers: readonly string[]) =>
+      eraseCredential('r.test', { environment: environment(helpers), signal });
+    const failure = erase(['broken', 'keeper', FILES]);
+    await expect(failure).rejects.toThrow(/docker-credential-broken.*no dbus/);
+    expect(await asked()).toEqual(['broken erase', 'keeper erase']);
+    expect(await found([FILES])).toBe('nobody');
+    const auth = Buffer.from('u:p').toString('base64');
+    const kept = { auths: { 'r.test': { auth } }, credHelpers: { 'r.test': 'broken' } };
+    await put('.config/containers/auth.json', '{');
+    await put('.docker/config.json', JSON.stringify(kept));
+    expect(await codeOf(erase([FILES]))).toBe('CREDENTIALS_FILE_INVALID');
+    expect(await asked()).toEqual(['broken erase']);
+    expect(await readFile(join(root, '.docker/config.json'), 'utf8')).not.toContain(auth);
+  });
+
+  it('R157 are the files where none is named', async () => {
+    expect(await found([])).toBe('of-file');
+    const entry = { username: 'u', secret: 'p' };
+    expect(await storeCredential('r.test', entry, { environment: environment([]), signal })).toMatchObject({
+      kind: 'file',
+    });
+    expect(await found([])).toBe('u');
+  });
+
   it('R157 come from the last file that names any: drop-in files after the main one, the user’s after the machine’s', async () => {
     const names = async (env: Readonly<Record<string, string>> = {}): Promise<unknown> => {
       const { settings, origins } = await loadSettings({

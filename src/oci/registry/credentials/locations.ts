@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { CredentialsEnvironment } from './types.ts';
+import { AUTH_FILES, type CredentialsEnvironment } from './types.ts';
 
 export interface AuthLocation {
   readonly path: string;
@@ -37,4 +37,9 @@ export function loginLocation(environment: CredentialsEnvironment): AuthLocation
   const first = authLocations(environment)[0] as AuthLocation;
   const chosen = (env.REGISTRY_AUTH_FILE ?? '') !== '' || (env.DOCKER_CONFIG ?? '') !== '';
   return chosen ? first : { path: join(home, '.docker', 'config.json'), kind: 'docker' };
+}
+
+/** Where credentials are looked for and kept, in this order; an empty list says nothing. */
+export function helpersOf({ helpers = [] }: CredentialsEnvironment): readonly string[] {
+  return helpers.length === 0 ? [AUTH_FILES] : helpers;
 }

@@ -7,7 +7,7 @@ import { isObject, type JsonObject } from '../../image/json.ts';
 import { isRegistryHost, quoted } from '../../names/index.ts';
 import { hasEntry, helpersFor, hostNames, invalid, normalKey, serverName, withEntry } from './auth-file.ts';
 import { helperErase, helperStore } from './helper.ts';
-import { type AuthLocation, authLocations, loginLocation } from './locations.ts';
+import { type AuthLocation, authLocations, helpersOf, loginLocation } from './locations.ts';
 import { readAuthFile } from './provider.ts';
 import { AUTH_FILES, type CredentialsEnvironment, type LoginEntry } from './types.ts';
 
@@ -42,9 +42,8 @@ export async function storeCredential(
       hint: 'check the user name',
     });
   }
-  const { helpers = [AUTH_FILES] } = options.environment;
   let failure: { readonly error: unknown } | undefined;
-  for (const helper of helpers) {
+  for (const helper of helpersOf(options.environment)) {
     try {
       return helper === AUTH_FILES
         ? await storeInFile(name, entry, options)
@@ -81,29 +80,45 @@ async function storeInFile(name: string, entry: LoginEntry, options: StoreOption
   return { kind: 'file', where: location.path };
 }
 
-/** Removes what any of the files or their helpers keeps for the host; empty where nothing was. */
+/**
+ * Removes what any of the files or their helpers keeps for the host; empty where nothing was. Where one of them fails
+ * the others are gone through all the same, and the first failure is thrown at the end.
+ *
+ * @throws CREDENTIALS_FILE_INVALID, CREDENTIALS_HELPER_FAILED, REFERENCE_INVALID
+ */
 export async function eraseCredential(host: string, options: StoreOptions): Promise<readonly Stored[]> {
   const name = checkHost(host);
-  const { helpers = [], env } = options.environment;
+  const { env } = options.environment;
+  const { signal } = options;
   const removed: Stored[] = [];
-  for (const helper of helpers.filter((other) => other !== AUTH_FILES)) {
-    if (await helperErase(helper, serverName(name), { env, signal: options.signal }))
-      removed.push({ kind: 'helper', where: `docker-credential-${helper}` });
-  }
-  for (const location of authLocations(options.environment)) {
-    const file = await readAuthFile(location);
-    if (file === undefined) continue;
-    const helper = helpersFor(file, name, location.path)[0];
-    if (
-      helper !== undefined &&
-      (await helperErase(helper, serverName(name), { env, signal: options.signal }))
-    ) {
-      removed.push({ kind: 'helper', where: `docker-credential-${helper}` });
+  const failures: { readonly error: unknown }[] = [];
+  const attempt = async (work: () => Promise<void>): Promise<void> => {
+    try {
+      await work();
+    } catch (error) {
+      signal.throwIfAborted();
+      failures.push({ error });
     }
-    if (!hasEntry(file, name)) continue;
+  };
+  const eraseWith = async (helper: string): Promise<void> => {
+    if (await helperErase(helper, serverName(name), { env, signal }))
+      removed.push({ kind: 'helper', where: `docker-credential-${helper}` });
+  };
+  const eraseFrom = async (location: AuthLocation): Promise<void> => {
+    const file = await readAuthFile(location);
+    if (file === undefined) return;
+    await attempt(async () => {
+      const helper = helpersFor(file, name, location.path)[0];
+      if (helper !== undefined) await eraseWith(helper);
+    });
+    if (!hasEntry(file, name)) return;
     await write(location, withEntry(file, name, undefined));
     removed.push({ kind: 'file', where: location.path });
-  }
+  };
+  for (const helper of helpersOf(options.environment))
+    if (helper !== AUTH_FILES) await attempt(() => eraseWith(helper));
+  for (const location of authLocations(options.environment)) await attempt(() => eraseFrom(location));
+  if (failures[0] !== undefined) throw failures[0].error;
   return removed;
 }
 

@@ -3,7 +3,7 @@ import type { JsonObject } from '../../image/json.ts';
 import type { Credential, CredentialsProvider } from '../client/types.ts';
 import { type Found, invalid, lookUp, parseAuthFile, serverName } from './auth-file.ts';
 import { helperGet } from './helper.ts';
-import { type AuthLocation, authLocations } from './locations.ts';
+import { type AuthLocation, authLocations, helpersOf } from './locations.ts';
 import { AUTH_FILES, type CredentialsEnvironment } from './types.ts';
 
 const LARGEST_FILE = 4 * 1024 * 1024;
@@ -62,7 +62,7 @@ export function createCredentialsProvider(environment: CredentialsEnvironment): 
 
   return async (target, { signal }) => {
     let failure: { readonly error: unknown } | undefined;
-    for (const name of environment.helpers ?? [AUTH_FILES]) {
+    for (const name of helpersOf(environment)) {
       try {
         const credential =
           name === AUTH_FILES

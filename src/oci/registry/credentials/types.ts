@@ -5,7 +5,7 @@ export interface CredentialsEnvironment {
   readonly home: string;
   /**
    * `credential-helpers` of containers-registries.conf(5): asked in this order, `containers-auth.json` standing for
-   * the files. Default: the files alone.
+   * the files. Default, and where the list is empty: the files alone.
    */
   readonly helpers?: readonly string[];
 }

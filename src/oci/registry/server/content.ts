@@ -80,6 +80,8 @@ export interface Content {
   /** Deleted here; the bytes stay until the store is pruned. */
   hide(repository: string, digest: Digest): Promise<void>;
   show(repository: string, digest: Digest): Promise<void>;
+  /** Shows for good what was deleted and is named again, before names change. */
+  settle(repository: string): Promise<void>;
   /** One at a time: what was looked at is what is changed. Among this server's requests; the store has locks of its own. */
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   facts(
@@ -115,21 +117,47 @@ export function makeContent(store: Store, hidden: Hidden): Content {
     }
   }
 
+  const entries = async (repository: string): Promise<readonly Entry[]> =>
+    entriesOf(await store.list(), repository);
+
+  /** Deleted here, and since named again by someone who does not ask this server: manifests with all they lead to. */
+  async function renamed(repository: string): Promise<ReadonlySet<Digest>> {
+    const named = (await entries(repository)).map((entry) => entry.descriptor.digest);
+    const found = new Set(named.filter((digest) => hidden.has(repository, digest)));
+    const manifests = [...found];
+    for (const digest of manifests) {
+      const { parts = [], isIndex = false } = (await facts({ digest })) ?? {};
+      for (const part of parts) {
+        if (isIndex && !found.has(part)) manifests.push(part);
+        found.add(part);
+      }
+    }
+    return found;
+  }
+
+  const isHidden = async (repository: string, digest: Digest): Promise<boolean> =>
+    hidden.has(repository, digest) && !(await renamed(repository)).has(digest);
+
   return {
     store,
     facts,
-    entries: async (repository) => entriesOf(await store.list(), repository),
+    entries,
     resolve: async (repository, { tag, digest }) => {
-      if (digest !== undefined) return hidden.has(repository, digest) ? undefined : await facts({ digest });
+      if (digest !== undefined)
+        return (await isHidden(repository, digest)) ? undefined : await facts({ digest });
       for (const name of storeNames(repository)) {
         const descriptor = await store.resolve(`${name}:${tag}`);
         if (descriptor !== undefined) return await facts(descriptor);
       }
       return undefined;
     },
-    hasBlob: async (repository, digest) => !hidden.has(repository, digest) && (await store.hasBlob(digest)),
+    hasBlob: async (repository, digest) =>
+      !(await isHidden(repository, digest)) && (await store.hasBlob(digest)),
     hide: (repository, digest) => hidden.hide(repository, digest),
     show: (repository, digest) => hidden.show(repository, digest),
+    settle: async (repository) => {
+      for (const digest of await renamed(repository)) await hidden.show(repository, digest);
+    },
     exclusive: (work) => {
       const mine = last.then(work);
       last = mine.catch(() => {});

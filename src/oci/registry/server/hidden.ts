@@ -1,6 +1,6 @@
 import { appendFile, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { writeFileAtomic } from '../../../kernel/system/index.ts';
+import { syncDirectory, writeFileAtomic } from '../../../kernel/system/index.ts';
 import { isDigest, isRepositoryPath } from '../../names/index.ts';
 import { acquireLock } from '../../store/lock.ts';
 import type { Digest } from '../../types.ts';
@@ -21,22 +21,30 @@ export interface Hidden {
  * on the same store adds to the same file, and is heard of at the next start.
  *
  * @param directory of the store
+ * @param writable Whether a file that has grown long may be made short.
  */
-export async function openHidden(directory: string): Promise<Hidden> {
+export async function openHidden(directory: string, writable: boolean): Promise<Hidden> {
   const path = join(directory, FILE);
   const locked = (): ReturnType<typeof acquireLock> =>
     acquireLock(`${path}.lock`, { signal: AbortSignal.timeout(60_000) });
   const text = await readOrNothing(path);
-  const hidden = replay(text);
-  if (text.length > LARGEST) {
+  const hidden = writable && text.length > LARGEST ? await shorten() : replay(text);
+  let durable = false;
+
+  async function shorten(): Promise<Set<string>> {
     using _lock = await locked();
     const current = replay(await readOrNothing(path));
     await writeFileAtomic(path, [...current].map((key) => `-${key}\n`).join(''), { mode: 0o600 });
+    return current;
   }
 
   async function note(line: string): Promise<void> {
     using _lock = await locked();
-    await appendFile(path, `${line}\n`, { mode: 0o600, flush: true });
+    // After a line that was cut off this is one of its own all the same.
+    await appendFile(path, `\n${line}\n`, { mode: 0o600, flush: true });
+    // The file may be new, and its name is to outlive a power failure as well.
+    if (!durable) await syncDirectory(directory);
+    durable = true;
   }
 
   return {

@@ -94,6 +94,7 @@ export async function deleteManifest(
     if (found === undefined) throw new Refused(404, 'MANIFEST_UNKNOWN', 'no such manifest');
     const { digest } = found.descriptor;
     isUnchanged(exchange.method, exchange.request.headers, digest);
+    await content.settle(repository);
     for (const entry of await content.entries(repository)) {
       const hit =
         route.tag === undefined ? entry.descriptor.digest === digest : entry.reference.tag === route.tag;

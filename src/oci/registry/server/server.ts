@@ -44,7 +44,10 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
   }
   options.signal?.throwIfAborted();
   const closing = new AbortController();
-  const content = makeContent(options.store, await openHidden(options.store.directory));
+  const content = makeContent(
+    options.store,
+    await openHidden(options.store.directory, options.writable === true),
+  );
   const uploads = makeUploads(options.store.directory);
   const leases = new Map<AsyncDisposable, number>();
   const gate = makeGate({

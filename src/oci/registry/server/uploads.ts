@@ -64,7 +64,12 @@ export function makeUploads(directory: string): Uploads {
 
   return {
     begin: async (repository) => {
-      folder ??= prepare();
+      // What failed is tried again by the next.
+      folder ??= prepare().catch((error: unknown) => {
+        folder = undefined;
+        lock?.[Symbol.dispose]();
+        throw error;
+      });
       const oldest = records.values().next().value;
       if (records.size >= MOST && oldest !== undefined) await drop(oldest);
       const id = randomUUID();
@@ -77,21 +82,10 @@ export function makeUploads(directory: string): Uploads {
       const record = recordOf(upload);
       if (record.busy) throw new Refused(416, 'BLOB_UPLOAD_INVALID', 'another chunk is being written');
       record.busy = true;
-      const file = await open(record.path, 'a', 0o600);
-      let added = 0;
       try {
-        for await (const part of body) {
-          await file.appendFile(part);
-          added += part.length;
-        }
-        record.size += added;
-      } catch (error) {
-        if (keep) record.size += added;
-        await truncate(record.path, record.size).catch(() => {});
-        throw error;
+        await write(record, body, keep);
       } finally {
         record.busy = false;
-        await file.close();
       }
     },
     read: (upload, offset) =>
@@ -103,6 +97,24 @@ export function makeUploads(directory: string): Uploads {
       lock?.[Symbol.dispose]();
     },
   };
+}
+
+async function write(record: Record, body: AsyncIterable<Uint8Array>, keep: boolean): Promise<void> {
+  const file = await open(record.path, 'a', 0o600);
+  let added = 0;
+  try {
+    for await (const part of body) {
+      await file.appendFile(part);
+      added += part.length;
+    }
+    record.size += added;
+  } catch (error) {
+    if (keep) record.size += added;
+    await truncate(record.path, record.size).catch(() => {});
+    throw error;
+  } finally {
+    await file.close();
+  }
 }
 
 /** Removes what servers that were killed left behind. */

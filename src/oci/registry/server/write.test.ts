@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -114,6 +114,23 @@ describe('writing', () => {
     await world.ask('POST /v2/a/blobs/uploads/');
     await world.served.close();
     expect(await readdir(world.directory)).toEqual([]);
+  });
+
+  it('goes on with an upload whose file could not be opened, and with a folder that could not be made', async () => {
+    const folder = join(world.directory, 'store');
+    await world.start({ writable: true, store: { ...world.store, directory: folder } });
+    await writeFile(folder, '');
+    expect((await world.ask('POST /v2/a/blobs/uploads/')).status).toBe(500);
+    await rm(folder);
+    const begun = await world.ask('POST /v2/a/blobs/uploads/');
+    expect(begun.status).toBe(202);
+    const path = String(begun.headers.location);
+    const [uploads = ''] = (await readdir(folder)).filter((name) => !name.endsWith('.lock'));
+    const file = join(folder, uploads, path.slice(path.lastIndexOf('/') + 1));
+    await mkdir(file);
+    expect((await world.ask(`PATCH ${path}`, { body: 'abc' })).status).toBe(500);
+    await rmdir(file);
+    expect((await world.ask(`PATCH ${path}`, { body: 'abc' })).status).toBe(202);
   });
 
   it('removes what killed servers left, and not what living ones write, whatever their process id', async () => {
@@ -254,9 +271,76 @@ describe('writing', () => {
       file,
       `${gone}${kept}-../x@${layer.digest}\n-tool@sha256:short\n-other@${layer.digest.slice(0, -9)}`,
     );
+    // Who only reads may not be allowed to write.
     await world.start();
     expect(await reached()).toEqual([200, 404, 200]);
+    expect((await readFile(file, 'utf8')).length).toBeGreaterThan(1024 * 1024);
+    await world.start({ writable: true });
+    expect(await reached()).toEqual([200, 404, 200]);
     expect((await readFile(file, 'utf8')).slice(0, 500)).toBe(kept);
+  });
+
+  it('keeps a deletion that follows a line which was cut off', async () => {
+    const { manifest, layer } = await world.image('docker.io/library/tool:1');
+    await writeFile(join(world.directory, '.registry-hidden'), `-tool@${manifest.digest.slice(0, -9)}`);
+    await world.start({ writable: true });
+    expect((await world.ask(`DELETE /v2/tool/blobs/${layer.digest}`)).status).toBe(202);
+    await world.start();
+    expect((await world.ask(`GET /v2/tool/blobs/${layer.digest}`)).status).toBe(404);
+  });
+
+  it('gives back what was deleted and is named again by others, until it is deleted again', async () => {
+    const { manifest, layer } = await world.image('docker.io/library/tool:1');
+    await world.start({ writable: true });
+    const status = async (line: string): Promise<number> => (await world.ask(line)).status;
+    const byDigest = `/v2/tool/manifests/${manifest.digest}`;
+    const blob = `/v2/tool/blobs/${layer.digest}`;
+    const reached = async (): Promise<readonly number[]> => [
+      await status('GET /v2/tool/manifests/1'),
+      await status(`GET ${byDigest}`),
+      await status(`GET ${blob}`),
+    ];
+    const remove = async (): Promise<void> => {
+      expect(await status(`DELETE ${blob}`)).toBe(202);
+      expect(await status(`DELETE ${byDigest}`)).toBe(202);
+    };
+    const tag = (): Promise<void> => world.store.tag('docker.io/library/tool:1', manifest);
+    await remove();
+    expect(await reached()).toEqual([404, 404, 404]);
+    await world.store.tag('docker.io/library/other:1', manifest);
+    expect(await reached()).toEqual([404, 404, 404]);
+    await tag();
+    expect(await reached()).toEqual([200, 200, 200]);
+    await world.start({ writable: true });
+    expect(await reached()).toEqual([200, 200, 200]);
+    expect(await status(`DELETE ${blob}`)).toBe(202);
+    expect(await reached()).toEqual([200, 200, 404]);
+    expect(await status(`DELETE ${byDigest}`)).toBe(202);
+    expect(await reached()).toEqual([404, 404, 404]);
+    // Whoever deletes a tag deletes no manifest.
+    await tag();
+    expect(await status('DELETE /v2/tool/manifests/1')).toBe(202);
+    await world.start();
+    expect(await reached()).toEqual([404, 200, 200]);
+  });
+
+  it('gives back what an index leads to that is named again', async () => {
+    const { manifest, layer } = await world.image('docker.io/library/tool:1');
+    const index = await world.store.add(
+      JSON.stringify({ schemaVersion: 2, mediaType: INDEX, manifests: [manifest] }),
+      INDEX,
+    );
+    await world.start({ writable: true });
+    const digests = [`manifests/${index.digest}`, `manifests/${manifest.digest}`, `blobs/${layer.digest}`];
+    const all = async (method: string): Promise<readonly number[]> => {
+      const found: number[] = [];
+      for (const path of digests) found.push((await world.ask(`${method} /v2/tool/${path}`)).status);
+      return found;
+    };
+    expect(await all('DELETE')).toEqual([202, 202, 202]);
+    expect(await all('GET')).toEqual([404, 404, 404]);
+    await world.store.tag('docker.io/library/tool:1', index);
+    expect(await all('GET')).toEqual([200, 200, 200]);
   });
 
   it('deletes nothing that it could not keep deleted', async () => {

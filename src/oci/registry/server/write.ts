@@ -188,8 +188,12 @@ export async function deleteBlob(
   context: WriteContext,
   route: Of<'blob'>,
 ): Promise<void> {
-  if (!(await context.content.hasBlob(route.repository, route.digest)))
-    throw new Refused(404, 'BLOB_UNKNOWN', 'no such blob');
-  await context.content.hide(route.repository, route.digest);
+  const { content } = context;
+  const { repository, digest } = route;
+  await content.exclusive(async () => {
+    if (!(await content.hasBlob(repository, digest))) throw new Refused(404, 'BLOB_UNKNOWN', 'no such blob');
+    await content.settle(repository);
+    await content.hide(repository, digest);
+  });
   reply(exchange, 202, {});
 }
