@@ -37,9 +37,6 @@ function hostOf(proc: Process): Host {
     now: () => Date.now(),
     pid: proc.pid,
     uid: proc.geteuid?.() ?? 0,
-    signal: (pid, signal) => {
-      proc.kill(pid, signal);
-    },
   };
 }
 

@@ -112,8 +112,6 @@ export interface Host {
   now(): number;
   readonly pid: number;
   readonly uid: number;
-  /** Sends a signal to another process. */
-  signal(pid: number, signal: NodeJS.Signals): void;
 }
 
 export interface Output {

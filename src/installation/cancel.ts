@@ -1,19 +1,21 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isSkycapError, kernelError } from '../kernel/index.ts';
-import type {
-  InstallationKey,
-  InstallationLock,
-  LiveHolder,
-  ManagedStateStore,
-  Run,
+import {
+  type InstallationKey,
+  type InstallationLock,
+  type LiveHolder,
+  type ManagedStateStore,
+  type Run,
+  stateError,
 } from '../state/index.ts';
 import { isOpen } from './rules.ts';
 import { type TakeOverDeps, takeOver } from './takeover.ts';
 
 export interface CancelDeps {
   readonly state: ManagedStateStore;
-  readonly sendSignal: (pid: number, signal: NodeJS.Signals) => void;
+  /** To that very process; false where it is gone, or another user's. */
+  readonly sendSignal: (process: Pick<LiveHolder, 'pid' | 'startTime'>, signal: NodeJS.Signals) => boolean;
   readonly emit: TakeOverDeps['emit'];
   /** Ends the waiting, not the run. */
   readonly signal: AbortSignal;
@@ -48,22 +50,19 @@ const mostForKillMs = 10_000;
  * @throws USAGE where it has ended, or its process is gone or of another host; with `force` RUN_OTHER_ENGINE, STATE_LOCKED
  */
 export async function cancelRun(run: Run, deps: CancelDeps, options: CancelOptions): Promise<Cancelled> {
-  if (!isOpen(run)) {
-    throw kernelError('USAGE', `run ${run.id} has ended already (${run.state})`, {
-      hint: `see skycap run show ${run.id}`,
-    });
-  }
+  if (!isOpen(run)) throw endedAlready(run);
+  if (options.force) return await endByForce(run, { deps, kill: options.kill });
   const holder = await holderOf(run, deps.state);
-  if (options.force) return await endByForce(run, holder, { deps, kill: options.kill });
-  if (holder === undefined) {
+  // Not TERM twice: the kernel may make one of two, and where one was sent before, the third would leave the step.
+  if (holder === undefined || !(await signalled(run, holder, options.kill ? 'SIGQUIT' : 'SIGTERM', deps))) {
+    const last = (await deps.state.getRun(run.id)) ?? run;
+    if (!isOpen(last)) throw endedAlready(last);
     throw kernelError('USAGE', `the process of run ${run.id} is gone`, {
       hint: 'run the next action: it finds out how the run ended before it starts; --force ends its steps now',
     });
   }
-  // Not TERM twice: the kernel may make one of two, and where one was sent before, the third would leave the step.
-  deps.sendSignal(holder.pid, options.kill ? 'SIGQUIT' : 'SIGTERM');
   if (holder.isStopped) {
-    deps.sendSignal(holder.pid, 'SIGCONT');
+    deps.sendSignal(holder, 'SIGCONT');
     deps.emit({
       type: 'notice',
       code: 'run-continued',
@@ -83,13 +82,52 @@ async function holderOf(run: Run, state: ManagedStateStore): Promise<LiveHolder 
   });
 }
 
+/** False where the process is gone. */
+async function signalled(
+  run: Run,
+  holder: LiveHolder,
+  signal: NodeJS.Signals,
+  deps: CancelDeps,
+): Promise<boolean> {
+  if (deps.sendSignal(holder, signal)) return true;
+  if ((await holderOf(run, deps.state)) === undefined) return false;
+  throw kernelError('USAGE', `process ${holder.pid} of run ${run.id} takes no signal from this user`, {
+    hint: 'run the command as the user whose process it is, or as root',
+  });
+}
+
+function endedAlready(run: Run): Error {
+  return kernelError('USAGE', `run ${run.id} has ended already (${run.state})`, {
+    hint: `see skycap run show ${run.id}`,
+  });
+}
+
+/** Nothing is killed for a run that could not be closed then, as another one holds the lock, too. */
+async function holderToKill(run: Run, state: ManagedStateStore): Promise<LiveHolder | undefined> {
+  const holder = await holderOf(run, state);
+  const other = (await state.holders(keyOf(run))).find(({ runId }) => runId !== run.id);
+  if (holder === undefined || other === undefined) return holder;
+  const { runId, action, host, pid } = other;
+  const who = `run ${runId} (${action}) by process ${pid} on ${host}`;
+  throw stateError(
+    'STATE_LOCKED',
+    `run ${run.id} was not ended: ${who} works on ${run.installation} at the same time`,
+    {
+      hint: `wait for it (skycap run logs -f ${runId}) or end it (skycap run cancel ${runId}), then run the command again; without --force the run is asked to end`,
+      details: { ...keyOf(run), runId, action, host, pid },
+    },
+  );
+}
+
 async function endByForce(
   run: Run,
-  holder: LiveHolder | undefined,
   { deps, kill }: { readonly deps: CancelDeps; readonly kill: boolean },
 ): Promise<Cancelled> {
+  await holderToKill(run, deps.state);
   const own = await deps.takeOver();
-  if (holder !== undefined) deps.sendSignal(holder.pid, 'SIGKILL');
+  // Now: while the engine was reached the run may have ended, and its process, too.
+  const found = await holderToKill(run, deps.state);
+  const holder = found !== undefined && (await signalled(run, found, 'SIGKILL', deps)) ? found : undefined;
   await using _lock = await lockOf(run, deps);
   const now = AbortSignal.abort();
   await takeOver(keyOf(run), own, {

@@ -96,6 +96,8 @@ export interface LockHolder {
 export interface LiveHolder extends LockHolder {
   readonly host: string;
   readonly pid: number;
+  /** In clock ticks since boot: with it a later process of the same id is told apart. */
+  readonly startTime: string;
   /** By SIGSTOP or a debugger; of another host nobody knows. */
   readonly isStopped: boolean;
 }

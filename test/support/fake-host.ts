@@ -37,11 +37,9 @@ export interface FakeHostOptions {
 export interface FakeHost extends Host {
   readonly stdout: FakeOutput;
   readonly stderr: FakeOutput;
-  readonly signals: readonly number[];
 }
 
 export function fakeHost(options: FakeHostOptions): FakeHost {
-  const signals: number[] = [];
   return {
     argv: options.argv,
     env: options.env ?? {},
@@ -58,10 +56,6 @@ export function fakeHost(options: FakeHostOptions): FakeHost {
     now: () => options.now ?? Date.UTC(2026, 0, 2),
     pid: 4_242,
     uid: process.getuid?.() ?? 0,
-    signals,
-    signal(pid) {
-      signals.push(pid);
-    },
   };
 }
 

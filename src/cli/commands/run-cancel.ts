@@ -1,4 +1,5 @@
 import { isOpen, loadInstallation } from '../../installation/index.ts';
+import { signalProcess } from '../../kernel/system/index.ts';
 import { actionDeps } from '../action/deps.ts';
 import { compose } from '../compose.ts';
 import type { Command } from '../types.ts';
@@ -8,7 +9,7 @@ export const command: Command = {
   path: 'run cancel',
   summary: 'cancel a run from another terminal',
   description:
-    'Like Ctrl-C where it runs: the running steps get TERM and their grace time, then steps with `always` run. With `--kill` they are killed. A process that was stopped (Ctrl-Z) is continued, so that it can obey. Where it does not obey, or is gone, `--force` ends the run from here: kills its process, ends the running steps, collects what they leave and closes the record; steps with `always` do not run then, and `--resume` goes on as after any cancelled run.',
+    'Like Ctrl-C where it runs: the running steps get TERM and their grace time, then steps with `always` run. With `--kill` they are killed. A process that was stopped (Ctrl-Z) is continued, so that it can obey. Where it does not obey, or is gone, `--force` ends the run from here: kills its process, ends the running steps, collects what they leave and closes the record; where another run works on the installation at the same time, it kills nothing and fails. Steps with `always` do not run then, and `--resume` goes on as after any cancelled run.',
   arguments: [{ name: 'ID', required: true, summary: 'id of the run' }],
   flags: [
     { name: 'kill', type: 'switch', own: true, summary: 'kill the running steps at once' },
@@ -37,7 +38,7 @@ export const command: Command = {
       run,
       {
         state,
-        sendSignal: (to, signal) => context.host.signal(to, signal),
+        sendSignal: signalProcess,
         emit: context.emit,
         signal: context.signal,
         takeOver: () => actionDeps(its, context),

@@ -118,11 +118,12 @@ export function isLetGo(locks: string, key: InstallationKey): boolean {
 export function liveHolders(locks: string, key: InstallationKey): readonly LiveHolder[] {
   return readHolders(`${join(locks, fileNameOf(key))}.holders`)
     .filter(isLive)
-    .map(({ runId, action, host, pid }) => ({
+    .map(({ runId, action, host, pid, startTicks }) => ({
       runId,
       action,
       host,
       pid,
+      startTime: startTicks,
       isStopped: host === hostname() && /^[Tt]$/.test(statOf(pid)?.[0] ?? ''),
     }));
 }
