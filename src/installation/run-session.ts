@@ -58,13 +58,37 @@ export async function runInSession(
     keepWorkspace = !hasSucceeded;
     return result;
   } finally {
-    await session.close({ keepWorkspace });
-    if (!keepWorkspace) await removeBaseline(deps.directory, run.id);
     // A look at the installation, or one step of it, is no success that makes the failed run's workspace useless.
     const succeeded = hasSucceeded && plan.modifies && plan.only === undefined;
-    await sweepKeptWorkspaces(request.key, deps, { succeeded, runId: run.id });
+    await cleanUp({ hasSucceeded, emit: deps.emit }, [
+      () => session.close({ keepWorkspace }),
+      async () => {
+        if (!keepWorkspace) await removeBaseline(deps.directory, run.id);
+      },
+      () => sweepKeptWorkspaces(request.key, deps, { succeeded, runId: run.id }),
+    ]);
     if (hasSucceeded) await removeAfterUninstall(plan, installationId, deps);
   }
+}
+
+/** All are tried. A run that failed ends with its own fault; what could not be cleaned up is told besides. */
+async function cleanUp(
+  { hasSucceeded, emit }: Pick<ActionDeps, 'emit'> & { readonly hasSucceeded: boolean },
+  works: readonly (() => Promise<void>)[],
+): Promise<void> {
+  const faults: unknown[] = [];
+  for (const work of works) {
+    try {
+      await work();
+    } catch (cause) {
+      faults.push(cause);
+    }
+  }
+  for (const fault of hasSucceeded ? faults.slice(1) : faults) {
+    const message = `what the run used was not cleaned up: ${fault instanceof Error ? fault.message : String(fault)}`;
+    emit({ type: 'warning', code: 'not-cleaned-up', message });
+  }
+  if (hasSucceeded && faults.length > 0) throw faults[0];
 }
 
 async function runNothing(deps: ActionDeps, { planned, installationId }: AllowedAction): Promise<RunResult> {
