@@ -85,6 +85,7 @@ describe.each([
         'one\none\none\n',
       ].join('\n'),
     );
+    expect(sh('stat -c %a same').trim()).toBe('700');
     const owner = sh("stat -c '%u:%g %a' same/rootfs/etc/f same/rootfs/etc/closed").trim();
     expect(owner).toBe(asRoot ? '12:34 4711\n0:0 500' : `${USER}:${USER} 711\n${USER}:${USER} 700`);
     expect(json('image', 'pack', 'same', 'localhost/b:1').digest).toBe(digest);
