@@ -185,6 +185,25 @@ describe('names', () => {
     expect(await store.resolve('localhost/a:1')).toBeUndefined();
   });
 
+  it('of an index are given where one platform is whole and another on its way', async () => {
+    const from = await openStore({ directory: join(directory, 'from') });
+    const arm = { os: 'linux', architecture: 'arm64' };
+    const late = await makeImage(from, { platform: arm, files: { f: 'arm' }, reference: 'localhost/a:arm' });
+    const whole = await makeImage(store, { platform, files: { f: 'amd' }, reference: 'localhost/a:amd' });
+    await makeImage(from, { platform, files: { f: 'amd' }, reference: 'localhost/a:amd' });
+    const root = await buildIndex(from, [late, whole], { ...transfer, reference: 'localhost/a:both' });
+    for (const digest of [late.manifestDigest, root.digest]) {
+      const bytes = Buffer.from(await from.readSmall(digest));
+      await store.ingest(blobOf(bytes), async (offset) => inPieces(bytes.subarray(offset)), transfer);
+    }
+    await store.tag('localhost/a:both', root);
+    expect((await pinnedFromStore(store, 'localhost/a:both', platform))?.manifestDigest).toBe(
+      whole.manifestDigest,
+    );
+    expect(await pinnedFromStore(store, 'localhost/a:both', arm)).toBeUndefined();
+    await from[Symbol.asyncDispose]();
+  });
+
   it('of an index lead to the platform asked for', async () => {
     const arm = { os: 'linux', architecture: 'arm64' };
     const one = await makeImage(store, { platform, files: { f: 'amd' }, reference: 'localhost/a:amd' });

@@ -334,9 +334,18 @@ class DiskStore implements LayoutStore {
     const children = parsed.manifests.filter(
       (child) => isManifestType(child.mediaType) || isIndexType(child.mediaType),
     );
-    for (const child of children) if (await this.hasBlob(child.digest)) return await this.#assertWhole(child);
+    let fault: unknown;
+    for (const child of children) {
+      if (!(await this.hasBlob(child.digest))) continue;
+      try {
+        return await this.#assertWhole(child);
+      } catch (error) {
+        // Another platform may be on its way here just now.
+        fault ??= error;
+      }
+    }
     const first = children[0];
-    if (first !== undefined) throw missing(first.digest);
+    if (first !== undefined) throw fault ?? missing(first.digest);
   }
 
   async #assertManifest(manifest: Manifest): Promise<void> {
