@@ -167,10 +167,10 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
   });
 
   it('B94 ends a run by force, with its process or after it is gone', async () => {
-    for (const name of ['forced', 'left']) {
+    for (const name of ['forced', 'abandoned']) {
       const { id, running } = await waiting(name);
       running.process.kill(name === 'forced' ? 'SIGSTOP' : 'SIGKILL');
-      if (name === 'left') {
+      if (name === 'abandoned') {
         await running.ended;
         expect(expectCode(await world.skycap(['run', 'cancel', id]), 2).stderr).toContain('--force');
       }

@@ -153,10 +153,8 @@ export class RuntimeSession implements Session {
     this.#removeReleased();
     const exit = await this.#follow(record, io);
     if (exit === undefined) {
-      throw engineError(
-        'ENGINE_START_FAILED',
-        `container ${run.containerId} was never started: its session is gone`,
-      );
+      const never = `container ${run.containerId} was never started: its session is gone`;
+      throw opened.holder.whyGone() ?? engineError('ENGINE_START_FAILED', never);
     }
     return exit;
   }
