@@ -1,6 +1,6 @@
 // To a mounted root of which every entry was looked at: layers as file-system images against layers as folders (from
 // the registry, and from blobs that are there), and against the tools that people use. Empty stores, alternating,
-// everything on disk at the end. Needs docker, podman, docker-registry, skopeo and umoci, and root.
+// everything on disk at the end; nothing is deleted before (see oci.ts). Needs docker, podman, docker-registry, skopeo and umoci, and root.
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,16 @@ import { fileURLToPath } from 'node:url';
 import { mountBinaries } from '../src/engine/oci-runtime/init/binary.ts';
 import type { BenchRow } from './run.ts';
 import { buildLibrary, childProgram } from './support/build.ts';
-import { atMost, median, publish, run, startRegistry, type Timed, timed } from './support/peers.ts';
+import {
+  atMost,
+  layerFiles,
+  median,
+  publish,
+  run,
+  startRegistry,
+  type Timed,
+  timed,
+} from './support/peers.ts';
 
 const CHILD = childProgram('root-child');
 const ROOT = fileURLToPath(new URL('support/usable-root.sh', import.meta.url));
@@ -16,19 +25,24 @@ const ROUNDS = 3;
 
 export async function bench(): Promise<readonly BenchRow[]> {
   buildLibrary();
-  const directory = await mkdtemp(join(tmpdir(), 'skycap-bench-'));
+  const directory = await mkdtemp(join(tmpdir(), 'skycap-'));
   const { host, child } = await startRegistry(directory);
-  const image = `${host}/bench/five:1`;
   const mounter = join(directory, 'mount');
   await writeFile(mounter, Buffer.from(mountBinaries[process.arch] as string, 'base64'));
   await chmod(mounter, 0o755);
+  const images: string[] = [];
   const times = new Map<string, Timed[]>();
   const note = (name: string, took: Timed): void => void times.set(name, [...(times.get(name) ?? []), took]);
   const wall = (name: string): number => median((times.get(name) ?? []).map(({ ms }) => ms));
   try {
-    await publish(directory, image);
     for (let round = 0; round < ROUNDS; round++) {
-      const work = join(directory, `round${round}`);
+      const image = `${host}/bench/mounted:${round}`;
+      const layers = Array.from({ length: 5 }, (_, layer) => ({
+        files: layerFiles(layer + 200 + 5 * round),
+      }));
+      await publish(directory, image, layers);
+      images.push(image);
+      const work = join(directory, `r${round}`);
       await mkdir(work);
       const paths = join(work, 'paths');
       const root = ['unshare', '--mount', 'sh', ROOT, paths, mounter];
@@ -46,11 +60,9 @@ export async function bench(): Promise<readonly BenchRow[]> {
           ];
           if (from === 'store') await timed(directory, [ours('blobs')]);
           note(`${form}, ${from}`, await timed(directory, [ours(from), root]));
-          await rm(store, { recursive: true });
         }
       }
       for (const [name, took] of Object.entries(await peers(directory, work, image))) note(name, took);
-      await rm(work, { recursive: true, force: true });
     }
     const megabytes = (name: string): number =>
       Math.max(...(times.get(name) ?? []).map(({ peak }) => peak)) / 1e6;
@@ -74,6 +86,7 @@ export async function bench(): Promise<readonly BenchRow[]> {
       atMost('EROFS: peak memory of the process tree, MB', megabytes('erofs, registry'), 200),
     ];
   } finally {
+    await run('docker', ['rmi', '-f', ...images]).catch(() => undefined);
     child.kill();
     await rm(directory, { recursive: true, force: true });
   }
@@ -85,8 +98,7 @@ async function peers(
   image: string,
 ): Promise<Readonly<Record<'docker' | 'podman' | 'umoci', Timed>>> {
   const docker = await timed(directory, [['docker', 'pull', '-q', image]]);
-  await run('docker', ['rmi', '-f', image]);
-  const own = ['--root', join(work, 'root'), '--runroot', join(work, 'runroot')];
+  const own = ['--root', join(work, 'root'), '--runroot', join(work, 'r')];
   const podman = await timed(directory, [['podman', ...own, 'pull', '-q', '--tls-verify=false', image]]);
   const layout = join(work, 'layout');
   const umoci = await timed(directory, [
