@@ -334,14 +334,14 @@ class DiskStore implements LayoutStore {
     const children = parsed.manifests.filter(
       (child) => isManifestType(child.mediaType) || isIndexType(child.mediaType),
     );
-    let fault: unknown;
+    let fault: Error | undefined;
     for (const child of children) {
       if (!(await this.hasBlob(child.digest))) continue;
       try {
         return await this.#assertWhole(child);
       } catch (error) {
         // Another platform may be on its way here just now.
-        fault ??= error;
+        fault ??= error as Error;
       }
     }
     const first = children[0];
