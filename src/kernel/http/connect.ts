@@ -69,11 +69,18 @@ function tlsOptions(tls: TlsSettings | undefined): SecureOptions {
   };
 }
 
-function guardConnect(socket: Duplex, event: 'connect' | 'secureConnect', connectMs: number): void {
+interface Guard {
+  readonly event: 'connect' | 'secureConnect';
+  readonly connectMs: number;
+}
+
+/** @param spentMs What of the time went before there was a socket. */
+function guardConnect(socket: Duplex, { event, connectMs }: Guard, spentMs = 0): void {
   if (connectMs === 0) return;
-  const timer = setTimeout(() => {
-    socket.destroy(new HttpFailure('timeout', `no connection within ${connectMs} ms`));
-  }, connectMs);
+  const timer = setTimeout(
+    () => socket.destroy(new HttpFailure('timeout', `no connection within ${connectMs} ms`)),
+    Math.max(connectMs - spentMs, 1),
+  );
   const stop = (): void => clearTimeout(timer);
   socket.once(event, stop);
   socket.once('close', stop);
@@ -81,9 +88,7 @@ function guardConnect(socket: Duplex, event: 'connect' | 'secureConnect', connec
 
 type CreateConnection = HttpAgent['createConnection'];
 
-interface Timed {
-  readonly event: 'connect' | 'secureConnect';
-  readonly connectMs: number;
+interface Timed extends Guard {
   readonly lookup: LookupFunction;
 }
 
@@ -100,7 +105,7 @@ function timed(agent: HttpAgent, { event, connectMs, lookup }: Timed): HttpAgent
       );
     if (socketPath !== undefined || isIP(host) !== 0) {
       const socket = attempt(host);
-      if (socket !== null && socket !== undefined) guardConnect(socket, event, connectMs);
+      if (socket !== null && socket !== undefined) guardConnect(socket, { event, connectMs });
       return socket;
     }
     const settings: RaceSettings = {
@@ -108,10 +113,12 @@ function timed(agent: HttpAgent, { event, connectMs, lookup }: Timed): HttpAgent
       connectMs,
       attempt: ({ address }) => attempt(address) as Socket,
     };
+    const begun = performance.now();
     let stop = (): void => {};
     stop = race(host, settings, (error, socket) => {
       races.delete(stop);
-      if (socket !== undefined && event === 'secureConnect') guardConnect(socket, event, connectMs);
+      if (socket !== undefined && event === 'secureConnect')
+        guardConnect(socket, { event, connectMs }, performance.now() - begun);
       callback?.(error, socket as Duplex);
     });
     races.add(stop);
@@ -142,6 +149,7 @@ export function makeAgent(protocol: string, settings: ConnectSettings): HttpAgen
   const proxy = settings.proxy;
   agent.createConnection = (connection, callback) => {
     const target = connection as { host?: string; port?: number | string; servername?: string };
+    const begun = performance.now();
     tunnel(proxy, `${bracketed(target.host ?? '')}:${target.port ?? 443}`, settings.connectMs).then(
       (socket) => {
         const name = target.servername ?? target.host ?? '';
@@ -150,7 +158,7 @@ export function makeAgent(protocol: string, settings: ConnectSettings): HttpAgen
           socket,
           ...(isIP(name) === 0 ? { servername: name } : { host: name }),
         });
-        guardConnect(secure, 'secureConnect', settings.connectMs);
+        guardConnect(secure, { event: 'secureConnect', connectMs }, performance.now() - begun);
         callback?.(null, secure);
       },
       (error: unknown) => callback?.(error as Error, undefined as unknown as Duplex),

@@ -1,7 +1,13 @@
 import type { LookupAddress } from 'node:dns';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { connect, type LookupFunction, Socket } from 'node:net';
+import {
+  type AddressInfo,
+  connect,
+  createServer as createTcpServer,
+  type LookupFunction,
+  Socket,
+} from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it, vi } from 'vitest';
@@ -12,7 +18,9 @@ const names = vi.hoisted(() => new Map<string, readonly { address: string; famil
 vi.mock('node:dns', async (original) => {
   const dns = await original<typeof import('node:dns')>();
   const lookup = ((host: string, _: object, callback: (error: null, found: unknown) => void) =>
-    callback(null, [...(names.get(host) ?? [])])) as unknown as typeof dns.lookup;
+    setTimeout(callback, host === 'slow.test' ? 700 : 0, null, [
+      ...(names.get(host) ?? []),
+    ])) as unknown as typeof dns.lookup;
   return { ...dns, lookup, default: { ...dns, lookup } };
 });
 
@@ -175,4 +183,18 @@ describe('R59 an address that swallows everything', () => {
     await expect(second).rejects.toThrow('enough');
     expect(performance.now() - started).toBeLessThan(2_000);
   });
+});
+
+it('looking a name up, connecting and TLS have one time for all', async () => {
+  const silent = createTcpServer(() => {});
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  cleanups.push(() => silent.close());
+  names.set('slow.test', [v4('127.0.0.1')]);
+  const http = createHttpClient({ deadlines: { connectMs: 1000 } });
+  cleanups.push(() => http[Symbol.asyncDispose]());
+  const before = performance.now();
+  const { port } = silent.address() as AddressInfo;
+  await expect(http.request({ url: `https://slow.test:${port}` })).rejects.toMatchObject({ kind: 'timeout' });
+  expect(performance.now() - before).toBeLessThan(1500);
 });
