@@ -138,12 +138,13 @@ export interface HeaderFields {
   readonly devMinor: number;
 }
 
-/** Digits, zeros before them, and a NUL behind. */
+/** Digits, zeros before them, and a NUL behind. @throws OCI_LAYER_INVALID */
 function octal(
   block: Buffer,
   start: number,
   field: { readonly length: number; readonly value: number },
 ): void {
+  if (field.value < 0) throw invalid('a header field is negative');
   let left = field.value;
   for (let at = start + field.length - 2; at >= start; at--) {
     block[at] = ZERO + (left % 8);

@@ -188,6 +188,12 @@ it('numbers that octal digits do not hold are written so that they are read agai
   });
 });
 
+it('a negative number is not written', () => {
+  const entry = { path: 'f', type: 'file', mode: 0o600, uid: -1, gid: 0, size: 0, linkPath: '' } as const;
+  const rest = { mtime: { seconds: 0, nanos: 0 }, devMajor: 0, devMinor: 0 };
+  expect(() => encodeEntry({ ...entry, ...rest })).toThrow(/negative/);
+});
+
 describe('what other writers do is understood', () => {
   it('base-256 numbers and long names', async () => {
     const size = Buffer.alloc(12);
