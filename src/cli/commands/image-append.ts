@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { kernelError } from '../../kernel/index.ts';
 import { compose } from '../compose.ts';
 import type { Command } from '../types.ts';
+import { compressionFlag, compressionOf } from './image-common.ts';
 import {
   editPlatformFlag,
   held,
@@ -28,25 +29,14 @@ export const command: Command = {
       summary: 'a folder, or a tar archive (gzip or zstd packed too)',
     },
   ],
-  flags: [
-    editPlatformFlag,
-    {
-      name: 'compression',
-      own: true,
-      type: 'string',
-      value: 'KIND',
-      choices: ['gzip', 'zstd', 'none'],
-      default: 'gzip',
-      summary: 'how the new layers are packed',
-    },
-  ],
+  flags: [editPlatformFlag, compressionFlag('how the new layers are packed')],
   examples: [
     { line: 'skycap image append ghcr.io/acme/base:1 localhost/app:1 rootfs', does: 'a folder on top' },
   ],
   async run({ flags, arguments: [text, name, ...paths] }, context) {
     const sources = [];
     for (const path of paths) sources.push(await sourceOf(resolve(context.host.cwd, path)));
-    const compression = (flags.string('compression') ?? 'gzip') as 'gzip' | 'zstd' | 'none';
+    const compression = compressionOf(flags);
     await using rooms = compose(context);
     const store = await rooms.store();
     const base = await namedImage(store, text as string, flags);

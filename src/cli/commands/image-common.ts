@@ -1,6 +1,7 @@
 import { arch, platform } from 'node:os';
 import type { Descriptor, Platform, Reference, Store } from '../../oci/index.ts';
 import { ociError } from '../../oci/index.ts';
+import type { Compression } from '../../oci/layer/index.ts';
 import {
   formatReference,
   hostPlatform,
@@ -26,6 +27,23 @@ export const platformFlag: Flag = {
 export function platformOf(flags: Flags): Platform {
   const text = flags.string('platform');
   return text === undefined ? hostPlatform({ platform: platform(), arch: arch() }) : parsePlatform(text);
+}
+
+/** @param summary What is packed so. */
+export function compressionFlag(summary: string): Flag {
+  return {
+    name: 'compression',
+    own: true,
+    type: 'string',
+    value: 'KIND',
+    choices: ['gzip', 'zstd', 'none'],
+    default: 'gzip',
+    summary,
+  };
+}
+
+export function compressionOf(flags: Flags): Compression {
+  return (flags.string('compression') ?? 'gzip') as Compression;
 }
 
 /** As the author means it: Docker Hub and `latest` filled in. @throws REFERENCE_INVALID */

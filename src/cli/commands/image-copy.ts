@@ -3,6 +3,7 @@ import { compose } from '../compose.ts';
 import { properties } from '../render/table.ts';
 import { formatBytes } from '../render/units.ts';
 import type { Command } from '../types.ts';
+import { compressionFlag, compressionOf } from './image-common.ts';
 import { openEnds, platformsFlag, scratchOf, transportsText } from './image-ends.ts';
 
 export const command: Command = {
@@ -20,16 +21,9 @@ export const command: Command = {
       type: 'switch',
       summary: 'also what refers to the image: signatures, attestations, SBOMs, cosign’s tags',
     },
-    {
-      name: 'compression',
-      own: true,
-      type: 'string',
-      value: 'KIND',
-      choices: ['gzip', 'zstd', 'none'],
-      default: 'gzip',
-      summary:
-        'how layers from Docker’s archives and daemon, where they are uncompressed, are packed for a registry',
-    },
+    compressionFlag(
+      'how layers from Docker’s archives and daemon, where they are uncompressed, are packed for a registry',
+    ),
     { name: 'replace', own: true, type: 'switch', summary: 'replace an archive that is there already' },
   ],
   examples: [
@@ -51,7 +45,7 @@ export const command: Command = {
     const platforms = flags.list('platform').map(parsePlatform);
     const referrers = flags.switch('referrers');
     await using rooms = compose(context);
-    const compression = (flags.string('compression') ?? 'gzip') as 'gzip' | 'zstd' | 'none';
+    const compression = compressionOf(flags);
     const { copyImage, packedSource } = await (await import('../../oci/index.ts')).loadCopy();
     const { source: opened, target } = await openEnds(words, {
       context,

@@ -3,7 +3,7 @@ import { ociError } from '../../oci/index.ts';
 import { formatReference } from '../../oci/names/index.ts';
 import { compose } from '../compose.ts';
 import type { Command } from '../types.ts';
-import { readReference } from './image-common.ts';
+import { compressionFlag, compressionOf, readReference } from './image-common.ts';
 import { held, madeResult, resultArgument, storedLayers, transferOf } from './image-edit.ts';
 import { ROOTFS, readUnpacked } from './image-unpacked.ts';
 
@@ -13,22 +13,12 @@ export const command: Command = {
   description:
     'What was changed in DIR/rootfs becomes one more layer of the image that it was unpacked from, which has to be in the store; where nothing was, NAME is that very image, with its digest. Times alone are no change. As another user than root owners, modes, attributes and devices stay what they were, and new files are root’s. Needs GNU tar.',
   arguments: [{ name: 'DIR', required: true, summary: 'a folder that `image unpack` made' }, resultArgument],
-  flags: [
-    {
-      name: 'compression',
-      own: true,
-      type: 'string',
-      value: 'KIND',
-      choices: ['gzip', 'zstd', 'none'],
-      default: 'gzip',
-      summary: 'how the new layer is packed',
-    },
-  ],
+  flags: [compressionFlag('how the new layer is packed')],
   examples: [{ line: 'skycap image pack tools localhost/tools:mine', does: 'with what was changed in it' }],
   async run({ flags, arguments: [given, text] }, context) {
     const directory = resolve(context.host.cwd, given as string);
     const { name, reference } = readReference(text as string);
-    const compression = (flags.string('compression') ?? 'gzip') as 'gzip' | 'zstd' | 'none';
+    const compression = compressionOf(flags);
     const unpacked = await readUnpacked(directory);
     await using rooms = compose(context);
     const store = await rooms.store();
