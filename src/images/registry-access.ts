@@ -1,7 +1,8 @@
-import { ignoreEvents, imageFault } from '../kernel/index.ts';
+import { ignoreEvents } from '../kernel/index.ts';
 import {
   type Descriptor,
   type Digest,
+  imageFault,
   loadImages,
   type ManifestBytes,
   type PinnedImage,

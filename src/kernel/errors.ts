@@ -65,22 +65,6 @@ export function isSkycapError(value: unknown, code?: string): value is SkycapErr
   );
 }
 
-/**
- * A fault of an image's bytes, told of the image: with its name before the message, unless it says that already.
- * Every other error stays as it is.
- */
-export function imageFault(subject: string, error: unknown): unknown {
-  if (!isSkycapError(error) || !error.code.startsWith('OCI_') || error.message.includes(subject))
-    return error;
-  const { code, exitCode, hint, place, details } = error;
-  return new SkycapError(code, exitCode, `${subject}: ${error.message}`, {
-    ...(hint === undefined ? {} : { hint }),
-    ...(place === undefined ? {} : { place }),
-    ...(details === undefined ? {} : { details }),
-    cause: error.cause,
-  });
-}
-
 export type ErrorTable = Readonly<Record<string, ErrorSpec>>;
 
 export interface ErrorFactory<T extends ErrorTable> {

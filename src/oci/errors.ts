@@ -1,4 +1,4 @@
-import { errorTable } from '../kernel/index.ts';
+import { errorTable, isSkycapError, SkycapError } from '../kernel/index.ts';
 
 /** The codes of this room: names and registry first, then store, layers and images. */
 export const ociError = errorTable({
@@ -55,3 +55,19 @@ export const ociError = errorTable({
   CREDENTIALS_HELPER_FAILED: { exit: 27, summary: 'a credential helper that is missing, fails or hangs' },
   REGISTRY_SERVE_FAILED: { exit: 28, summary: 'the built-in registry cannot listen' },
 });
+
+/**
+ * A fault of an image's bytes, told of the image: with its name before the message, unless it says that already.
+ * Every other error stays as it is.
+ */
+export function imageFault(subject: string, error: unknown): unknown {
+  if (!isSkycapError(error) || !error.code.startsWith('OCI_') || error.message.includes(subject))
+    return error;
+  const { code, exitCode, hint, place, details } = error;
+  return new SkycapError(code, exitCode, `${subject}: ${error.message}`, {
+    ...(hint === undefined ? {} : { hint }),
+    ...(place === undefined ? {} : { place }),
+    ...(details === undefined ? {} : { details }),
+    cause: error.cause,
+  });
+}

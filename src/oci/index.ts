@@ -8,7 +8,7 @@ export type {
   Transport,
   Validation,
 } from './copy/index.ts';
-export { ociError } from './errors.ts';
+export { imageFault, ociError } from './errors.ts';
 export type { ImportOptions, LayerSource, NewConfig, RootfsOptions } from './image/build.ts';
 export type { ImageConfig, Index, Manifest } from './image/parse.ts';
 export type * from './port.ts';

@@ -1,4 +1,4 @@
-import { imageFault } from '../../kernel/index.ts';
+import { imageFault } from '../../oci/index.ts';
 import { compose } from '../compose.ts';
 import { formatBytes } from '../render/units.ts';
 import type { Command } from '../types.ts';

@@ -1,6 +1,6 @@
 import { statfsSync } from 'node:fs';
-import { imageFault } from '../../kernel/index.ts';
 import { diskError } from '../../kernel/system/index.ts';
+import { imageFault } from '../../oci/index.ts';
 import { engineError } from '../errors.ts';
 import type { ContainerRun } from '../port.ts';
 import type { RunLayout } from './layout.ts';
