@@ -7,9 +7,10 @@ import { rooms } from '../test/mutation/rooms.ts';
 import type { RoomScore } from '../test/mutation/types.ts';
 
 /**
- * `npm run mutation [ROOM…] [-- --sample N] [--seed N] [--jobs N]`: a sample of changes to the source of each room, one
+ * `npm run mutation [ROOM…] [-- --sample N] [--seed N] [--jobs N] [--in PATH]`: a sample of changes to the source of each room, one
  * at a time, and the share of them that its tests find. Each room's result is kept under .mutation/; when all rooms
  * have one, docs/mutation.md is written. Exit 1 where a room is under 80 %. `--page` writes the page and runs nothing.
+ * `--in` takes the mutants of one folder or file of the room only, for whoever is writing its tests; nothing is kept.
  */
 const ROOT = join(import.meta.dirname, '..');
 const KEPT = join(ROOT, '.mutation');
@@ -22,6 +23,7 @@ const { values, positionals } = parseArgs({
     seed: { type: 'string' },
     jobs: { type: 'string', default: '2' },
     page: { type: 'boolean', default: false },
+    in: { type: 'string' },
   },
 });
 
@@ -43,8 +45,13 @@ async function run(name: string, seed: number): Promise<RoomScore> {
   const room = rooms[name];
   if (room === undefined) throw new Error(`no room is named ${name}: ${Object.keys(rooms).join(', ')}`);
   const count = wholeNumber(values.sample, 'sample');
-  const score = await judge(name, room, { count, seed, jobs: wholeNumber(values.jobs, 'jobs') });
-  writeFileSync(join(KEPT, `${name}.json`), JSON.stringify(score, undefined, 1));
+  const score = await judge(name, room, {
+    count,
+    seed,
+    jobs: wholeNumber(values.jobs, 'jobs'),
+    within: values.in,
+  });
+  if (values.in === undefined) writeFileSync(join(KEPT, `${name}.json`), JSON.stringify(score, undefined, 1));
   for (const one of score.judged)
     if (one.outcome === 'survived' || one.outcome === 'not reached')
       console.log(

@@ -16,6 +16,8 @@ export interface Order {
   readonly count: number;
   readonly seed: number;
   readonly jobs: number;
+  /** A folder or file of the room, where not all of it is meant. */
+  readonly within?: string | undefined;
 }
 
 /** Judges a sample of a room's mutants. The working directory has to be the root of the repository. */
@@ -23,13 +25,13 @@ export async function judge(name: string, room: Room, order: Order): Promise<Roo
   const directory = mkdtempSync(join(tmpdir(), 'skycap-mutation-'));
   try {
     const chosen = join(directory, 'chosen.json');
-    let results = await run(room, order.jobs, { count: order.count, seed: order.seed, chosen });
+    let results = await run(room, order, { count: order.count, seed: order.seed, chosen });
     const { total, files, tests } = seen;
     for (let round = 0; round < AGAIN; round += 1) {
       const only = [...results].filter(([, one]) => one.unsure).map(([key]) => key);
       if (only.length === 0) break;
       console.log(`${only.length} once more: their time ran out, or the machine stood still`);
-      const again = await run(room, order.jobs, { count: 0, seed: order.seed, only, chosen });
+      const again = await run(room, order, { count: 0, seed: order.seed, only, chosen });
       results = new Map([...results, ...again]);
     }
     return {
@@ -52,17 +54,18 @@ interface Result {
 }
 
 /** By key. */
-async function run(room: Room, jobs: number, skycap: PluginOptions): Promise<ReadonlyMap<string, Result>> {
+async function run(room: Room, order: Order, skycap: PluginOptions): Promise<ReadonlyMap<string, Result>> {
   process.env[TESTS_VARIABLE] = JSON.stringify(testsOf(room));
+  const mutated = order.within ?? room.source;
   const options: PartialStrykerOptions = {
-    mutate: [`${room.source}/**/*.ts`, '!**/*.test.ts'],
+    mutate: [mutated.endsWith('.ts') ? mutated : `${mutated}/**/*.ts`, '!**/*.test.ts'],
     plugins: ['@stryker-mutator/vitest-runner', join(import.meta.dirname, 'plugin.ts')],
     testRunner: 'vitest',
     vitest: { configFile: 'test/mutation/vitest.config.ts', related: false, pool: 'forks' },
     coverageAnalysis: 'perTest',
     checkers: ['chosen'],
     reporters: ['chooser'],
-    concurrency: jobs,
+    concurrency: order.jobs,
     timeoutMS: 30_000,
     timeoutFactor: 4,
     dryRunTimeoutMinutes: 60,
