@@ -1,7 +1,11 @@
 import { defineConfig } from 'vitest/config';
 
 /** What cannot share a process with the tests of other files: it changes what is read once, when a module is loaded. */
-const APART = ['src/oci/registry/client/network.test.ts'];
+const APART = [
+  'src/oci/registry/client/network.test.ts',
+  'src/oci/store/lock.test.ts',
+  'src/oci/store/steps.test.ts',
+];
 const chosen = JSON.parse(process.env.SKYCAP_MUTATION_TESTS ?? '[]') as readonly string[];
 
 /**

@@ -9,7 +9,7 @@ import type { TransferOptions } from '../port.ts';
 import type { Descriptor, Digest } from '../types.ts';
 import type { Layout } from './layout.ts';
 import { acquireLock } from './lock.ts';
-import { damaged, missing, storeError } from './problems.ts';
+import { damaged, missing, storeError, unreadableFile } from './problems.ts';
 import { step } from './steps.ts';
 
 type Opener = (offset: number) => Promise<AsyncIterable<Uint8Array>>;
@@ -259,7 +259,12 @@ class Transfer {
   }
 }
 
-async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+/** A write may take less than it was given. */
+export async function writeAll(
+  handle: Pick<FileHandle, 'write'>,
+  bytes: Uint8Array,
+  position: number,
+): Promise<void> {
   for (let at = 0; at < bytes.length; ) {
     at += (await handle.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
   }
@@ -287,12 +292,12 @@ export async function* readBlobFile(path: string, digest: Digest, offset = 0): A
     for (let at = 0; ; ) {
       const chunk = Buffer.allocUnsafe(READ_CHUNK / 4);
       const { bytesRead } = await handle.read(chunk, 0, chunk.length, at).catch((error: unknown) => {
-        throw unreadable(error, path, digest);
+        throw unreadableFile(error, path, digest);
       });
       if (bytesRead === 0) break;
       const part = chunk.subarray(0, bytesRead);
       digester.update(part);
-      if (at + bytesRead > offset) yield at >= offset ? part : part.subarray(offset - at);
+      if (at + bytesRead > offset) yield part.subarray(Math.max(0, offset - at));
       at += bytesRead;
     }
     if (digester.digest() !== digest) throw damaged(path, digest);
@@ -305,18 +310,11 @@ export async function* readBlobFile(path: string, digest: Digest, offset = 0): A
 async function openBlob(path: string, digest: Digest): Promise<FileHandle> {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const handle = await open(path, flags).catch((error: unknown) => {
-    throw (error as { code?: string }).code === 'ENOENT' ? missing(digest) : unreadable(error, path, digest);
+    throw (error as { code?: string }).code === 'ENOENT'
+      ? missing(digest)
+      : unreadableFile(error, path, digest);
   });
   if ((await handle.stat()).isFile()) return handle;
   await handle.close();
   throw damaged(path, digest, 'it is no file');
-}
-
-const UNREADABLE = new Set(['EIO', 'EISDIR', 'ELOOP', 'ENXIO', 'EACCES', 'EPERM']);
-
-function unreadable(error: unknown, path: string, digest: Digest): unknown {
-  const { code } = error as { readonly code?: string };
-  return code !== undefined && UNREADABLE.has(code)
-    ? damaged(path, digest, `it cannot be read (${code})`)
-    : error;
 }

@@ -69,3 +69,11 @@ export function unreadable(digest: Digest, size: number | undefined): Error {
     details: { digest },
   });
 }
+
+const UNREADABLE: ReadonlySet<unknown> = new Set(['EIO', 'ELOOP', 'ENXIO', 'EACCES', 'EPERM']);
+
+/** A fault of the system while a blob's file was opened or read: damage, or else the fault as it is. */
+export function unreadableFile(error: unknown, path: string, digest: Digest): unknown {
+  const { code } = error as { readonly code: string };
+  return UNREADABLE.has(code) ? damaged(path, digest, `it cannot be read (${code})`) : error;
+}
