@@ -36,11 +36,11 @@ function number(block: Buffer, start: number, length: number): number {
   if (((block[start] as number) & 0x80) !== 0) return base256(block, start, length);
   const end = start + length;
   let at = start;
-  while (at < end && isBlank(block[at] as number)) at++;
+  while (isBlank(block[at] as number)) at++;
   let value = 0;
   for (; at < end && !isBlank(block[at] as number); at++) {
     const digit = (block[at] as number) - ZERO;
-    if (digit < 0 || digit > 7) throw invalid(`a header field is not a number`);
+    if (digit < 0 || digit > 7) throw invalid('a header field is not a number');
     value = value * 8 + digit;
   }
   return value;
@@ -50,18 +50,12 @@ function isBlank(byte: number): boolean {
   return byte === SPACE || byte === 0;
 }
 
+/** Two's complement; the first bit only marks the form. */
 function base256(block: Buffer, start: number, length: number): number {
-  const negative = ((block[start] as number) & 0x40) !== 0;
-  let value = negative ? -1n : 0n;
-  for (let index = 0; index < length; index++) {
-    const byte = BigInt(index === 0 ? (block[start] as number) & 0x7f : (block[start + index] as number));
-    if (index === 0 && negative) value = (value << 8n) | byte | 0x80n;
-    else value = (value << 8n) | byte;
-  }
-  if (value > BigInt(Number.MAX_SAFE_INTEGER) || value < BigInt(Number.MIN_SAFE_INTEGER)) {
-    throw invalid('a header field is out of range');
-  }
-  return Number(value);
+  const digits = BigInt(`0x${block.toString('hex', start, start + length)}`);
+  const value = Number(BigInt.asIntN(8 * length - 1, digits));
+  if (!Number.isSafeInteger(value)) throw invalid('a header field is out of range');
+  return value;
 }
 
 /** Some old archivers took bytes for signed numbers. */
@@ -69,11 +63,8 @@ function checkSum(block: Buffer): boolean {
   const stated = number(block, 148, 8);
   const unsigned = sumOf(block);
   if (stated === unsigned) return true;
-  let high = 0;
-  for (let index = 0; index < BLOCK; index++) {
-    if ((block[index] as number) > 127 && (index < 148 || index >= 156)) high++;
-  }
-  return stated === unsigned - 256 * high;
+  const others = Buffer.concat([block.subarray(0, 148), block.subarray(156)]);
+  return stated === unsigned - 256 * others.filter((byte) => byte > 127).length;
 }
 
 /** With blanks in place of the sum itself. */
@@ -100,7 +91,7 @@ export function decodeHeader(block: Buffer): RawHeader {
     gid: number(block, 116, 8),
     size: number(block, 124, 12),
     mtime: { seconds: number(block, 136, 12), nanos: 0 },
-    typeFlag: String.fromCharCode(block[156] as number),
+    typeFlag: block.toString('latin1', 156, 157),
     linkName: text(block, 157, 100),
     devMajor: devices ? number(block, 329, 8) : 0,
     devMinor: devices ? number(block, 337, 8) : 0,
@@ -172,11 +163,11 @@ export function encodeHeader(fields: HeaderFields): Buffer {
   octal(block, 124, { length: 12, value: fields.size });
   octal(block, 136, { length: 12, value: fields.seconds });
   block[156] = fields.typeFlag.charCodeAt(0);
-  if (fields.linkName !== '') block.write(fields.linkName, 157, 'latin1');
+  block.write(fields.linkName, 157, 'latin1');
   USTAR.copy(block, 257);
   wide(block, 329, fields.devMajor);
   wide(block, 337, fields.devMinor);
-  if (fields.prefix !== '') block.write(fields.prefix, 345, 'latin1');
+  block.write(fields.prefix, 345, 'latin1');
   sign(block);
   return block;
 }
