@@ -4,6 +4,7 @@ import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enginesToTest } from '../support/engines.ts';
+import { fifosRead } from '../support/fifos.ts';
 import { printed } from '../support/printed.ts';
 import { expectCode, makeWorld, type Ran, type World } from '../support/world.ts';
 
@@ -167,7 +168,13 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('confinement on %s', (engi
   });
 
   it('S25 reads of what steps leave only regular files with one link, without following or waiting', async () => {
-    const left = expectCode(await act('leaves'), 0);
+    const running = world.start(['invoke', '--action', 'leaves', '--progress', 'json'], { cwd });
+    const fifos = join(
+      world.env.XDG_DATA_HOME as string,
+      'skycap/state/engine/runs/*/{outputs/*/fifo,*/waits}',
+    );
+    expect(await fifosRead(fifos, running.ended)).toEqual([]);
+    const left = expectCode(await running.ended, 0);
     const listed = expectCode(await world.skycap(['output', 'list', '-i', 'confined', '-o', 'json']), 0);
     const outputs = Object.fromEntries(
       listed.json<{ name: string; value: string }[]>().map(({ name, value }) => [name, value]),

@@ -129,6 +129,7 @@ upgrade: *steps
       'STATE_CORRUPT',
       (file: string) => writeFileSync(file, readFileSync(file).fill(0xff, 4096)),
     ],
+    ['that is empty', 64, 'STATE_CORRUPT', (file: string) => writeFileSync(file, '')],
   ] as const;
   it.each(strangers)('S48 refuses a database %s as it is', async (_name, code, error, change) => {
     edit(database, 'PRAGMA wal_checkpoint(TRUNCATE)');

@@ -253,7 +253,8 @@ function asUser(user: string): string {
           umask 077
           mkdir -p shared/sub/old
           echo ${user} > shared/file
-          echo ${user} > shared/sub/old/file`;
+          echo ${user} > shared/sub/old/file
+          true`;
 }
 
 /** Not for ever: where the workspace cannot be written, the other step cannot say anything. */
@@ -306,7 +307,7 @@ install:
           find . | sort
   - description: Change
     id: change
-    invoke: {name: second, action: {run: set +e; cp data/note saved; echo changed | tee data/note new; rm public.key; mv saved data/note}}
+    invoke: {name: second, action: {run: set +e; cp data/note saved; echo changed | tee data/note new; rm public.key; mv saved data/note; true}}
   - description: Describe
     id: describe
     invoke:
@@ -346,6 +347,7 @@ install:
           mkdir -p shared/sub/old
           echo x > shared/sub/old/file
           echo x > shared/file
+          true
   - description: Fresh
     id: fresh
     inputs: [ip, secret]

@@ -1,9 +1,13 @@
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
+  closeSync,
+  constants,
   existsSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -12,10 +16,11 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { packArchive, packFiles, readAll, readArchive } from '../archive.ts';
 import { Collector, namesOf } from './collect.ts';
 import { packFrom, removeFrom, snapshotOf, unpackInto } from './contents.ts';
+import { Folder } from './folder.ts';
 import { readInside, resolveInside, writeInside } from './scoped.ts';
 
 const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
@@ -127,6 +132,35 @@ describe('a collector', () => {
     expect(collect('o').files).toEqual(['/c/o/a=A']);
     expect(collect('o').left).toHaveLength(2);
     expect(collect('o/way/outside')).toMatchObject({ files: [], left: [expect.stringContaining('/o/way')] });
+  });
+
+  it('leaves out what took the place of a file after it was looked at', () => {
+    writeFileSync(join(root, 'file'), 'x');
+    const asFile = lstatSync(join(root, 'file'));
+    execFileSync('mkfifo', [join(root, 'fifo')]);
+    // With somebody at its other end no open waits, whatever its flags.
+    const other = openSync(join(root, 'fifo'), constants.O_RDWR);
+    const looks = vi.spyOn(Folder.prototype, 'stat').mockReturnValue(asFile);
+    try {
+      expect(collect('fifo')).toEqual({ files: [], left: ['/c/fifo is no regular file and was left out'] });
+    } finally {
+      looks.mockRestore();
+      closeSync(other);
+    }
+  });
+
+  it('opens without following a link and without blocking', () => {
+    writeFileSync(join(root, 'file'), 'x');
+    symlinkSync('file', join(root, 'link'));
+    using folder = Folder.open(root);
+    expect(() => folder.openFile('link')).toThrow(/ELOOP/);
+    const fd = folder.openFile('file');
+    try {
+      const flags = /^flags:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1];
+      expect(Number.parseInt(flags as string, 8) & constants.O_NONBLOCK).toBe(constants.O_NONBLOCK);
+    } finally {
+      closeSync(fd);
+    }
   });
 
   it('refuses by size without reading', () => {
