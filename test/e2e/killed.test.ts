@@ -107,9 +107,61 @@ describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (eng
     expect(begins).not.toContain('TWO');
     expect(begins).toMatch(/^(begin end ?)+$/);
     const runs = expectCode(await world.skycap(['run', 'list', '-i', name, '-o', 'json']), 0).json<
-      { state: string }[]
+      { status: string }[]
     >();
-    expect(runs.map((run) => run.state)).not.toContain('running');
+    // The one that was killed and the one after it, with the reading: nothing of it goes on.
+    expect(runs.map((run) => run.status).filter((status) => /running|interrupted/.test(status))).toEqual([]);
+    expect(runs.length).toBeGreaterThanOrEqual(2);
+  });
+
+  it('lists a run as interrupted until the next command tells how it ended', async () => {
+    const seen = async () => {
+      const runs = await world.skycap(['run', 'list', '-i', 'left', '-o', 'json']);
+      const [{ id, status }] = expectCode(runs, 0).json<[{ id: string; status: string }]>();
+      const texts = [
+        'run list -i left',
+        `run show ${id}`,
+        'installation show left',
+        'installation list --name left',
+      ];
+      const said = await Promise.all(texts.map((line) => world.skycap(line.split(' '))));
+      const shown = await world.skycap(['installation', 'show', 'left', '-o', 'json']);
+      const { lastRun, _calculated } = shown.json<{
+        lastRun: { state: string };
+        _calculated: { displayInstallationStatus: string };
+      }>();
+      return {
+        json: [status, lastRun.state, _calculated.displayInstallationStatus],
+        texts: said.map((ran, at) => [
+          texts[at]?.split(' ')[0],
+          /interrupted|failed|running/.exec(ran.stdout)?.[0],
+        ]),
+      };
+    };
+    const killed = await world.skycap(['install', 'left'], { cwd, env: { SKYCAP_FAILPOINT: 'running' } });
+    expect(killed.signal).toBe('SIGKILL');
+    const verbs = ['run', 'run', 'installation', 'installation'];
+
+    expect(await seen()).toEqual({
+      json: ['interrupted', 'interrupted', 'interrupted'],
+      texts: verbs.map((verb) => [verb, 'interrupted']),
+    });
+    // Looking changes nothing: the run is still there to be ended.
+    expectCode(await world.skycap(['invoke', 'left', '--action', 'read'], { cwd }), 0);
+    expect((await seen()).json[0]).toBe('failed');
+  });
+
+  it('lists a run whose process lives as running', async () => {
+    const first = world.start(['install', 'alive', '--progress', 'json'], { cwd });
+    await first.said('step.running');
+    first.process.kill('SIGSTOP');
+    try {
+      const runs = await world.skycap(['run', 'list', '-i', 'alive', '-o', 'json']);
+      expect(expectCode(runs, 0).json<{ status: string }[]>()[0]?.status).toBe('running');
+    } finally {
+      first.process.kill('SIGCONT');
+    }
+    expectCode(await first.ended, 50);
   });
 
   it.each(Array.from({ length: randomMoments }, (_, index) => index))(

@@ -1,9 +1,9 @@
-import type { Installation } from '../../state/index.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
-import { installationJson, installationTable } from '../render/installation.ts';
+import { installationJson, installationTable, type ShownInstallation } from '../render/installation.ts';
 import type { Command, Flags } from '../types.ts';
 import { namespaceFlag, pairs } from './common.ts';
+import { shownInstallation } from './records.ts';
 
 export const command: Command = {
   path: 'installation list',
@@ -39,7 +39,8 @@ export const command: Command = {
       ...(flags.list('label').length === 0 ? {} : { labels: pairs(flags.list('label'), '--label') }),
     };
     const matches = selector(flags);
-    const found = (await state.listInstallations(filter)).filter(matches);
+    const all = await state.listInstallations(filter);
+    const found = (await Promise.all(all.map((one) => shownInstallation(state, one)))).filter(matches);
     const first = skip ?? 0;
     const shown = found.slice(first, limit === undefined ? undefined : first + limit);
     await context.result({
@@ -51,7 +52,7 @@ export const command: Command = {
 };
 
 /** `--name` is "contains" and `--field-selector` compares by path, both as Porter has them. */
-function selector(flags: Flags): (installation: Installation) => boolean {
+function selector(flags: Flags): (installation: ShownInstallation) => boolean {
   const part = flags.string('name');
   const wanted = (flags.string('field-selector') ?? '').split(',').filter((term) => term !== '');
   const terms = wanted.map((term) => {

@@ -2,7 +2,7 @@ import { compose } from '../compose.ts';
 import { installationJson, installationText } from '../render/installation.ts';
 import type { Command } from '../types.ts';
 import { installationArgument, installationName, namespaceFlag } from './common.ts';
-import { findInstallation } from './records.ts';
+import { findInstallation, shownInstallation, shownRun } from './records.ts';
 
 export const command: Command = {
   path: 'installation show',
@@ -16,9 +16,11 @@ export const command: Command = {
     await using rooms = compose(context, namespace === undefined ? {} : { namespace });
     const state = await rooms.state();
     const name = await installationName(given, context);
-    const installation = await findInstallation(state, { namespace: await rooms.namespace(), name });
+    const key = { namespace: await rooms.namespace(), name };
+    const installation = await shownInstallation(state, await findInstallation(state, key));
     const { runId } = installation.status;
-    const lastRun = runId === undefined ? undefined : await state.getRun(runId);
+    const found = runId === undefined ? undefined : await state.getRun(runId);
+    const lastRun = found === undefined ? undefined : await shownRun(state, found);
     await context.result({
       data: installationJson(installation, lastRun),
       text: (style) => installationText(installation, lastRun, style),

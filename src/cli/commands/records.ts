@@ -1,4 +1,5 @@
 import { didYouMean } from '../../document/index.ts';
+import { isOpen } from '../../installation/index.ts';
 import type { Event } from '../../kernel/index.ts';
 import {
   type Installation,
@@ -7,6 +8,8 @@ import {
   type Run,
   stateError,
 } from '../../state/index.ts';
+import type { ShownInstallation } from '../render/installation.ts';
+import type { ShownRun } from '../render/run.ts';
 
 /** @throws STATE_NOT_FOUND with the nearest name there is, and other namespaces that have one of this name */
 export async function findInstallation(
@@ -57,6 +60,38 @@ export async function lastRunOf(state: ManagedStateStore, key: InstallationKey):
     });
   }
   return last;
+}
+
+/** What goes on by its record is looked at once more: its process may be gone. Nothing is changed. */
+export async function shownRun(state: ManagedStateStore, run: Run): Promise<ShownRun> {
+  if (!isOpen(run) || (await isHeld(state, run))) return run;
+  // It may have ended before we asked who holds it.
+  const last = (await state.getRun(run.id)) ?? run;
+  if (!isOpen(last)) return last;
+  return { ...last, state: 'interrupted', message: processGone(run.id).message };
+}
+
+/** The same of an installation: what its last action came to. */
+export async function shownInstallation(
+  state: ManagedStateStore,
+  installation: Installation,
+): Promise<ShownInstallation> {
+  const { runId } = installation.status;
+  const run = runId === undefined || !goesOn(installation) ? undefined : await state.getRun(runId);
+  if (run === undefined) return installation;
+  const { state: resultStatus } = await shownRun(state, run);
+  if (resultStatus === run.state && isOpen(run)) return installation;
+  const last = (await state.getInstallation(installation)) ?? installation;
+  return goesOn(last) ? { ...last, status: { ...last.status, resultStatus } } : last;
+}
+
+function goesOn({ status: { resultStatus } }: Installation): boolean {
+  return resultStatus === 'running' || resultStatus === 'pending';
+}
+
+async function isHeld(state: ManagedStateStore, run: Run): Promise<boolean> {
+  const holders = await state.holders({ namespace: run.namespace, name: run.installation });
+  return holders.some((holder) => holder.runId === run.id);
 }
 
 /** Of a run that goes on by its record and that nobody works on any more. */

@@ -2,11 +2,13 @@ import { compose } from '../compose.ts';
 import { runJson, runTable } from '../render/run.ts';
 import type { Command } from '../types.ts';
 import { namespaceFlag } from './common.ts';
-import { findInstallation } from './records.ts';
+import { findInstallation, shownRun } from './records.ts';
 
 export const command: Command = {
   path: 'run list',
   summary: 'list runs, oldest first',
+  description:
+    'A run whose process is gone is `interrupted`: its steps may go on, and the next action of its installation finds out how it ended.',
   arguments: [{ name: 'INSTALLATION', required: false, summary: 'only those of this installation' }],
   flags: [
     namespaceFlag,
@@ -33,7 +35,8 @@ export const command: Command = {
         : { installationId: (await findInstallation(state, { namespace, name })).id };
     const all = await state.listRuns(filter);
     const limit = flags.integer('limit');
-    const runs = limit === undefined ? all : all.slice(Math.max(0, all.length - limit));
+    const wantedRuns = limit === undefined ? all : all.slice(Math.max(0, all.length - limit));
+    const runs = await Promise.all(wantedRuns.map((run) => shownRun(state, run)));
     await context.result({ data: runs.map(runJson), text: () => runTable(runs, context.host.now()) });
     return 0;
   },

@@ -1,7 +1,7 @@
 import { compose } from '../compose.ts';
 import { runDetailJson, runText } from '../render/run.ts';
 import type { Command } from '../types.ts';
-import { findRun } from './records.ts';
+import { findRun, shownRun } from './records.ts';
 
 export const command: Command = {
   path: 'run show',
@@ -16,7 +16,8 @@ export const command: Command = {
   ],
   async run({ arguments: [id] }, context) {
     await using rooms = compose(context);
-    const run = await findRun(await rooms.state(), id as string);
+    const state = await rooms.state();
+    const run = await shownRun(state, await findRun(state, id as string));
     await context.result({ data: runDetailJson(run), text: () => runText(run) });
     return 0;
   },

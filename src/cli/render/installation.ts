@@ -1,5 +1,6 @@
-import type { Installation, Run, StoredValue } from '../../state/index.ts';
+import type { Installation, StoredValue } from '../../state/index.ts';
 import type { Style } from '../types.ts';
+import type { ShownRun } from './run.ts';
 import { properties, section, table } from './table.ts';
 import { formatAge } from './units.ts';
 
@@ -7,8 +8,15 @@ export const hidden = '******';
 /** In place of a value whose key is gone. */
 export const lostText = '(lost: its key is gone)';
 
+/** As its record says, but for what its last run came to, which may be that its process is gone. */
+export type ShownInstallation = Omit<Installation, 'status'> & {
+  readonly status: Omit<Installation['status'], 'resultStatus'> & {
+    readonly resultStatus?: ShownRun['state'];
+  };
+};
+
 /** `defined`, `installed` or `uninstalled`, by Porter's comparison of the two times. */
-export function stateOf(installation: Installation): string {
+export function stateOf(installation: ShownInstallation): string {
   const { installed, uninstalled } = installation.status;
   if (uninstalled !== undefined && (installed === undefined || uninstalled >= installed)) {
     return 'uninstalled';
@@ -17,7 +25,7 @@ export function stateOf(installation: Installation): string {
 }
 
 /** `succeeded`, `failed`, …, or what goes on: `installing`, `running test`. */
-export function statusOf(installation: Installation): string {
+export function statusOf(installation: ShownInstallation): string {
   const { resultStatus, action } = installation.status;
   if (resultStatus !== 'running' && resultStatus !== 'pending') {
     return resultStatus ?? '';
@@ -41,7 +49,10 @@ export function typeOf(value: unknown): string {
 }
 
 /** Porter's keys in Porter's order; `lastRun`, `credentialSources` and `bundle.file` are ours. */
-export function installationJson(installation: Installation, lastRun?: Run): Record<string, unknown> {
+export function installationJson(
+  installation: ShownInstallation,
+  lastRun?: ShownRun,
+): Record<string, unknown> {
   const { status, parameters, labels, custom } = installation;
   const { created, modified } = status;
   return {
@@ -91,7 +102,7 @@ export function installationJson(installation: Installation, lastRun?: Run): Rec
   };
 }
 
-function lastRunJson(run: Run): Record<string, unknown> {
+function lastRunJson(run: ShownRun): Record<string, unknown> {
   const failed = run.steps.filter((step) => ['failed', 'errored', 'aborted', 'unknown'].includes(step.state));
   return {
     id: run.id,
@@ -123,7 +134,7 @@ function isEmpty(record: object): boolean {
   return Object.keys(record).length === 0;
 }
 
-export function installationTable(installations: readonly Installation[], nowMs: number): string {
+export function installationTable(installations: readonly ShownInstallation[], nowMs: number): string {
   if (installations.length === 0) {
     return 'no installations\n';
   }
@@ -141,8 +152,8 @@ export function installationTable(installations: readonly Installation[], nowMs:
 }
 
 export function installationText(
-  installation: Installation,
-  lastRun: Run | undefined,
+  installation: ShownInstallation,
+  lastRun: ShownRun | undefined,
   _style: Style,
 ): string {
   const { status, bundle } = installation;

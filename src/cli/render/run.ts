@@ -4,8 +4,11 @@ import { cellOf, hidden, lostText, shown, typeOf } from './installation.ts';
 import { properties, section, table } from './table.ts';
 import { formatAge, formatDuration } from './units.ts';
 
+/** As its record says, but for one whose process is gone: nobody knows yet how it ended. */
+export type ShownRun = Omit<Run, 'state'> & { readonly state: Run['state'] | 'interrupted' };
+
 /** Name and version of the bundle, from the plan that was kept with the run. */
-export function bundleOf(run: Run): {
+export function bundleOf(run: ShownRun): {
   readonly name: string;
   readonly version: string;
   readonly reference?: string;
@@ -26,7 +29,7 @@ export function bundleOf(run: Run): {
 }
 
 /** Porter's keys of a run in a list (id, bundle, version, action, started, stopped, status), and ours after them. */
-export function runJson(run: Run): Record<string, unknown> {
+export function runJson(run: ShownRun): Record<string, unknown> {
   const bundle = bundleOf(run);
   return {
     id: run.id,
@@ -51,7 +54,7 @@ export function runJson(run: Run): Record<string, unknown> {
 }
 
 /** `run show`: the same and its steps. */
-export function runDetailJson(run: Run): Record<string, unknown> {
+export function runDetailJson(run: ShownRun): Record<string, unknown> {
   return {
     ...runJson(run),
     state: run.state,
@@ -76,7 +79,7 @@ function stepJson(step: StepRecord): Record<string, unknown> {
   };
 }
 
-export function runTable(runs: readonly Run[], nowMs: number): string {
+export function runTable(runs: readonly ShownRun[], nowMs: number): string {
   if (runs.length === 0) {
     return 'no runs\n';
   }
@@ -98,7 +101,7 @@ export function runTable(runs: readonly Run[], nowMs: number): string {
   );
 }
 
-export function runText(run: Run): string {
+export function runText(run: ShownRun): string {
   const { name, version } = bundleOf(run);
   const started = run.started ?? run.created;
   return [
