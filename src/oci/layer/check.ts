@@ -171,7 +171,7 @@ export class LayerChecker {
       if (existing?.kind === 'directory') {
         this.#implied--;
         existing.entry = entry;
-      } else this.#tree.set(path, { kind: 'directory', entry, opaque: false });
+      } else this.#tree.set(path, { kind: 'directory', entry });
     } else this.#tree.set(path, this.#tree.leaf(entry.type, stampOf(entry)));
   }
 
@@ -195,8 +195,7 @@ export class LayerChecker {
     const own = { ...entry, type: node.kind === 'symlink' ? ('symlink' as const) : node.type };
     const checked = this.#attributes(own, path);
     const stamp = stampOf(checked);
-    if (stamp === node.stamp && (checked.xattrs === undefined || checked.xattrs.size === 0))
-      return [{ entry: link }];
+    if (stamp === node.stamp && checked.xattrs === undefined) return [{ entry: link }];
     node.stamp = stamp;
     return [{ entry: link }, { entry: { ...checked, size: 0 }, restamp: true }];
   }
@@ -247,7 +246,7 @@ export class LayerChecker {
       if (node !== undefined && node.kind !== 'directory') return [];
       if (node !== undefined) continue;
       const checked = this.#attributes(entry, entry.path);
-      this.#tree.set(entry.path, { kind: 'directory', entry: checked, opaque: false });
+      this.#tree.set(entry.path, { kind: 'directory', entry: checked });
       out.push({ entry: checked });
     }
     this.#tree.set(path, this.#tree.share(name));
@@ -264,12 +263,10 @@ export class LayerChecker {
     if (node !== undefined)
       throw unsafe(`${showPath(path)} lies below ${showPath(parent)}, which is not a directory`);
     const above = this.#parents(parent);
-    const name = parent.slice(parent.lastIndexOf('/') + 1);
-    if (name === '') throw unsafe(`${showPath(path)} has an empty component`);
     this.#implied++;
     this.#checkCount();
     const entry = this.#attributes(impliedDirectory(parent), parent);
-    this.#tree.set(parent, { kind: 'directory', entry: undefined, opaque: false });
+    this.#tree.set(parent, { kind: 'directory', entry: undefined });
     return [...above, { entry }];
   }
 
@@ -307,10 +304,11 @@ export class LayerChecker {
   }
 
   #writeOpaque(path: ByteString): readonly CheckedEntry[] {
-    const before = path === '' ? [] : this.#parents(`${path}/x`);
     const node = this.#tree.get(path);
-    if (node?.kind !== 'directory') throw unsafe(`${showPath(path)} is opaque, and not a directory`);
-    const known = node.entry ?? this.#attributes(impliedDirectory(path), path === '' ? '.' : path);
+    if (node !== undefined && node.kind !== 'directory')
+      throw unsafe(`${showPath(path)} is opaque, and not a directory`);
+    const before = node === undefined ? this.#parents(`${path}/x`) : [];
+    const known = node?.entry ?? this.#attributes(impliedDirectory(path), path === '' ? '.' : path);
     const xattrs = new Map([...(known.xattrs ?? []), [OVERLAY_OPAQUE, Buffer.from('y')] as const]);
     return [...before.slice(0, -1), { entry: { ...known, xattrs } }];
   }
@@ -347,7 +345,6 @@ function stampOf(entry: TarEntry): string {
 
 /** Is some directory above the path in the set? */
 function within(path: ByteString, set: ReadonlySet<ByteString>): boolean {
-  if (set.size === 0) return false;
   if (set.has('')) return true;
   for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1)) {
     if (set.has(path.slice(0, slash))) return true;

@@ -7,7 +7,7 @@ export type FileNode =
   | { readonly kind: 'symlink'; readonly target: ByteString; stamp: string };
 
 /** What the layer made at a path so far. A symlink keeps its target; directories keep their last entry. */
-export type Node = FileNode | { readonly kind: 'directory'; entry: TarEntry | undefined; opaque: boolean };
+export type Node = FileNode | { readonly kind: 'directory'; entry: TarEntry | undefined };
 
 const MAX_LINKS = 40;
 
@@ -39,7 +39,7 @@ export function cleanPath(path: ByteString, limits: LayerLimits): ByteString {
 
 /** The names that one layer made, so that no entry ever goes through a link on disk. */
 export class LayerTree {
-  readonly nodes = new Map<ByteString, Node>([['', { kind: 'directory', entry: undefined, opaque: false }]]);
+  readonly nodes = new Map<ByteString, Node>([['', { kind: 'directory', entry: undefined }]]);
   readonly #leaves = new Map<string, FileNode>();
   /** Where links led that were followed: neither they nor what they went through change any more. */
   readonly #followed = new Map<ByteString, Walk>();

@@ -11,10 +11,10 @@ import {
   type TarFile,
   tarOf,
 } from '../../../testkit/images/index.ts';
+import { type Grown, grownTree } from '../../../testkit/layers/index.ts';
 import type { IdMap } from '../../port.ts';
 import { openStore } from '../../store/index.ts';
 import { GnuTarSink, openErofsSink, unpackLayer } from '../index.ts';
-import { type Grown, grownTree } from './testing.ts';
 
 // As root, with erofs-utils, attr and coreutils: fsck.erofs and the kernel are the judges.
 const signal = new AbortController().signal;

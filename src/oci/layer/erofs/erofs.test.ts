@@ -6,13 +6,13 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { codeFrom } from '../../../testkit/coded.ts';
 import { inPieces, type TarFile, tarOf } from '../../../testkit/images/index.ts';
+import { type Grown, grownTree, plainEntry } from '../../../testkit/layers/index.ts';
 import { digestOf } from '../../names/index.ts';
 import type { IdMap } from '../../port.ts';
 import type { TarEntry } from '../entry.ts';
 import { ErofsReader, type ErofsSink, openErofsSink, unpackLayer } from '../index.ts';
 import { MOST_XATTR_BYTES } from './copyable.ts';
 import { BLOCK, decodeFirstBlock, SLOT, XATTR_HEADER } from './format.ts';
-import { type Grown, grownTree, plainEntry } from './testing.ts';
 
 const signal = new AbortController().signal;
 let directory: string;
