@@ -24,7 +24,7 @@ export function readFacts(bytes: Uint8Array, digest: Digest, sentAs: string | un
   const body = JSON.parse(Buffer.from(bytes).toString('utf8')) as Body;
   const isIndex = Array.isArray(body.manifests);
   const parts = [body.config, ...(body.layers ?? []), ...(body.manifests ?? [])]
-    .filter((part) => part !== undefined && !Array.isArray(part.urls))
+    .filter((part) => !Array.isArray(part?.urls))
     .map((part) => part?.digest)
     .filter(isDigest);
   const subject = body.subject?.digest;
@@ -124,12 +124,13 @@ export function makeContent(store: Store, hidden: Hidden): Content {
   async function renamed(repository: string): Promise<ReadonlySet<Digest>> {
     const named = (await entries(repository)).map((entry) => entry.descriptor.digest);
     const found = new Set(named.filter((digest) => hidden.has(repository, digest)));
-    const manifests = [...found];
+    const manifests = new Set(found);
     for (const digest of manifests) {
-      const { parts = [], isIndex = false } = (await facts({ digest })) ?? {};
-      for (const part of parts) {
-        if (isIndex && !found.has(part)) manifests.push(part);
+      const known = await facts({ digest });
+      if (known === undefined) continue;
+      for (const part of known.parts) {
         found.add(part);
+        if (known.isIndex) manifests.add(part);
       }
     }
     return found;

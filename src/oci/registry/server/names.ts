@@ -12,17 +12,8 @@ const PUSHED = 'localhost';
  */
 export function storeNames(repository: string): readonly string[] {
   const pushed = `${PUSHED}/${repository}`;
-  const written = writtenName(repository);
-  return written === undefined || written === pushed ? [pushed] : [pushed, written];
-}
-
-function writtenName(repository: string): string | undefined {
-  try {
-    return formatReference(parseReference(repository));
-  } catch (error) {
-    if (isSkycapError(error)) return undefined;
-    throw error;
-  }
+  const written = referenceOf(repository);
+  return written === undefined ? [pushed] : [pushed, formatReference(written)];
 }
 
 export function pushedReference(
@@ -61,6 +52,7 @@ export function repositoriesOf(images: readonly StoredImage[]): readonly string[
   return [...new Set(names)].toSorted();
 }
 
+/** A repository's path may be more than a reference can say: one so long, or of 64 hex digits. */
 function referenceOf(text: string): Reference | undefined {
   try {
     return parseReference(text);

@@ -29,17 +29,15 @@ export function parseRoute(path: string): Route {
   if (decoded === '/token') return { kind: 'token' };
   if (decoded === '/v2/_catalog') return { kind: 'catalog' };
   const match =
-    /^\/v2\/(.+)\/(?:(manifests|blobs|referrers)\/([^/]+)|(tags)\/list|(blobs\/uploads)\/?([^/]*))$/s.exec(
-      decoded ?? '',
+    /^\/v2\/(.+)\/(?:(manifests|blobs|referrers)\/([^/]+)|(tags)\/list|blobs\/uploads\/([^/]*))$/s.exec(
+      decoded,
     );
   if (match === null) return { kind: 'unknown' };
-  const [, repository = '', resource, name = '', tags, , id = ''] = match;
-  // The greedy name swallows `x/blobs` of `x/blobs/uploads/`; what is left of it is an upload.
-  const uploads = /^(.+)\/blobs$/s.exec(repository);
-  if (resource === undefined && tags === undefined) return uploadRoute(uploads?.[1] ?? repository, id);
+  const [, repository = '', resource, name = '', tags, id] = match;
   if (!isRepositoryPath(repository)) return { kind: 'invalid', code: 'NAME_INVALID' };
   if (tags !== undefined) return { kind: 'tags', repository };
-  if (resource === 'blobs' && name === 'uploads') return { kind: 'uploads', repository };
+  if (id === '' || (resource === 'blobs' && name === 'uploads')) return { kind: 'uploads', repository };
+  if (id !== undefined) return UPLOAD_ID.test(id) ? { kind: 'upload', repository, id } : { kind: 'unknown' };
   if (resource === 'manifests' && isTag(name)) return { kind: 'manifest', repository, tag: name };
   if (!isDigest(name))
     return {
@@ -50,17 +48,12 @@ export function parseRoute(path: string): Route {
   return { kind: resource === 'blobs' ? 'blob' : 'referrers', repository, digest: name };
 }
 
-function uploadRoute(repository: string, id: string): Route {
-  if (!isRepositoryPath(repository)) return { kind: 'invalid', code: 'NAME_INVALID' };
-  if (id === '') return { kind: 'uploads', repository };
-  return UPLOAD_ID.test(id) ? { kind: 'upload', repository, id } : { kind: 'unknown' };
-}
-
-function decode(path: string): string | undefined {
+/** Empty where it is no text at all, which is no address either. */
+function decode(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {
-    return undefined;
+    return '';
   }
 }
 
@@ -74,7 +67,7 @@ export function parseRange(
   header: string | undefined,
   size: number,
 ): ByteRange | 'unsatisfiable' | undefined {
-  const match = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? '');
+  const match = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(`${header}`);
   if (match === null || (match[1] === '' && match[2] === '')) return undefined;
   if (match[1] === '') {
     const length = Math.min(Number(match[2]), size);
@@ -82,5 +75,6 @@ export function parseRange(
   }
   const start = Number(match[1]);
   const end = match[2] === '' ? size - 1 : Math.min(Number(match[2]), size - 1);
-  return start >= size || end < start ? 'unsatisfiable' : { start, end };
+  // A start behind the last byte is behind the end as well.
+  return end < start ? 'unsatisfiable' : { start, end };
 }

@@ -13,7 +13,7 @@ import {
 } from '../../../testkit/registry/index.ts';
 import { digestOf, parseReference } from '../../names/index.ts';
 import { serveRegistry } from './index.ts';
-import { parseRange, parseRoute } from './route.ts';
+import { parseRoute } from './route.ts';
 
 let world: ServedWorld;
 
@@ -239,22 +239,5 @@ describe('who may ask', () => {
     socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     const answer = (await collect(socket)).toString();
     expect(answer).toMatch(/^HTTP\/1\.1 40[04] /);
-  });
-});
-
-describe('parseRange', () => {
-  it.each([
-    ['bytes=0-', { start: 0, end: 9 }],
-    ['bytes=-3', { start: 7, end: 9 }],
-    ['bytes=-99', { start: 0, end: 9 }],
-    ['bytes=-0', 'unsatisfiable'],
-    ['bytes=10-', 'unsatisfiable'],
-    ['bytes=5-2', 'unsatisfiable'],
-    ['bytes=1-2,4-5', undefined],
-    ['bytes=-', undefined],
-    ['items=0-1', undefined],
-    [undefined, undefined],
-  ])('%s', (header, range) => {
-    expect(parseRange(header, 10)).toEqual(range);
   });
 });
