@@ -1,8 +1,7 @@
-import { join } from 'node:path';
 import { isBelow } from '../run-check.ts';
 import { type Collector, namesOf } from '../tree/collect.ts';
 import type { ContainerRecord } from './container.ts';
-import type { RunLayout } from './layout.ts';
+import { type RunLayout, upperFolder } from './layout.ts';
 
 /** Hands over where an ended container's paths lie on this host: in its writable layer, or in what was mounted there. */
 export function collectPaths(
@@ -17,7 +16,7 @@ export function collectPaths(
       .filter((mount) => isBelow(path, mount.path))
       .sort((a, b) => b.path.length - a.path.length)[0];
     if (covering === undefined) {
-      const upper = join(layout.uppers, record.overlay, 'upper');
+      const upper = upperFolder(layout, record.overlay);
       collector.take({ root: upper, names: record.real[path] ?? namesOf(path), shown: path, mountPoints });
     } else collector.take(sourceIn(covering, path, mountPoints));
     for (const mount of record.mounts) {

@@ -5,9 +5,10 @@ import { engineError } from '../errors.ts';
 import type { ContainerExit, ContainerIo } from '../port.ts';
 import { type ContainerStatus, Follower, readIfAny, readStatus } from './follow.ts';
 import { recordedAlive, recordedProcess } from './holder.ts';
-import { containerFolder, holderFolders, type RunLayout } from './layout.ts';
+import { containerFolder, holderFolders, outputsFolder, type RunLayout } from './layout.ts';
 import { removeGroups, wasOutOfMemory } from './limits.ts';
 import type { PlannedMount } from './mount-plan.ts';
+import { OutputFolders } from './output-folders.ts';
 
 /** What must be known of a container by whoever collects it, also another process. No secrets. */
 export interface ContainerRecord {
@@ -34,12 +35,16 @@ export function readRecord(layout: RunLayout, containerId: string): ContainerRec
 }
 
 /** Makes the files that the supervisor and the runtime write into, so that they exist with the right mode. */
-export function makeContainerFolder(layout: RunLayout, containerId: string, sensitive: boolean): string {
+export function makeContainerFolder(
+  layout: RunLayout,
+  output: OutputFolders,
+  { containerId, sensitive }: Pick<ContainerRecord, 'containerId' | 'sensitive'>,
+): string {
   const control = containerFolder(layout, containerId);
   mkdirSync(join(control, 'f'), { recursive: true, mode: 0o700 });
-  const output = outputFolder(layout, containerId, sensitive);
-  mkdirSync(output, { recursive: true, mode: 0o700 });
-  for (const name of ['stdout', 'stderr']) writeFileSync(join(output, name), '', { mode: 0o600 });
+  // Those on the tmpfs go with the rest of what is there.
+  if (sensitive) new OutputFolders().make(control);
+  else output.make(join(layout.output, containerId));
   return control;
 }
 
@@ -206,8 +211,15 @@ export async function killContainer(layout: RunLayout, containerId: string): Pro
   }
 }
 
-/** Removes what an ended container left outside of its overlay. */
-export async function removeContainer(layout: RunLayout, record: ContainerRecord): Promise<void> {
+/**
+ * Removes what an ended container left outside of its overlay; `again` says what serves the next one
+ * instead.
+ */
+export async function removeContainer(
+  layout: RunLayout,
+  record: ContainerRecord,
+  again?: { readonly output: OutputFolders; readonly rootServesAgain: boolean },
+): Promise<void> {
   for (let tries = 0, left = record.groups; left.length > 0 && tries < 100; tries += 1) {
     left = removeGroups(left);
     // The kernel takes a moment to see that a killed group is empty.
@@ -215,10 +227,12 @@ export async function removeContainer(layout: RunLayout, record: ContainerRecord
   }
   const { containerId } = record;
   rmSync(containerFolder(layout, containerId), { recursive: true, force: true });
-  rmSync(join(layout.output, containerId), { recursive: true, force: true });
+  const output = join(layout.output, containerId);
+  if (again === undefined || record.sensitive) rmSync(output, { recursive: true, force: true });
+  else again.output.giveBack(output);
   // The shell of a kept container mounts them.
-  if (!existsSync(join(layout.kept, containerId)))
-    rmSync(join(layout.outputs, containerId), { recursive: true, force: true });
+  if (!again?.rootServesAgain && !existsSync(join(layout.kept, containerId)))
+    rmSync(outputsFolder(layout, record.overlay), { recursive: true, force: true });
 }
 
 export function pause(ms: number): Promise<void> {

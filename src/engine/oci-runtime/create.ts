@@ -1,21 +1,29 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import type { Store } from '../../oci/index.ts';
 import type { ContainerRun } from '../port.ts';
 import type { Owner } from '../tree/folder.ts';
-import { resolveInside, writeInside } from '../tree/scoped.ts';
+import { resolveInside } from '../tree/scoped.ts';
 import { containerConfig } from './config.ts';
 import { type ContainerRecord, makeContainerFolder, writeRecord } from './container.ts';
 import type { Holder } from './holder.ts';
-import { containerRoot } from './id-map.ts';
+import { hostOwner } from './id-map.ts';
 import type { LayerForm } from './layer-form.ts';
-import { containerFolder, type Directories, installationVolumes, type RunLayout } from './layout.ts';
+import {
+  containerFolder,
+  type Directories,
+  installationVolumes,
+  outputsFolder,
+  type RunLayout,
+  upperFolder,
+} from './layout.ts';
 import { makeGroups, removeGroups } from './limits.ts';
-import { type MountSources, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
-import { hostsFile, resolverFile } from './name-service.ts';
+import { type MountSources, makeOutputs, makeWorkingDir, planMounts, socketGroup } from './mount-plan.ts';
+import { OutputFolders } from './output-folders.ts';
 import type { Overlay } from './overlays.ts';
 import { RootPoints } from './root-points.ts';
 import type { SharedFolders } from './shared-folders.ts';
+import { UntouchedFolders } from './untouched.ts';
 import { type ContainerUser, resolveUser } from './users.ts';
 
 /** What a session needs of its engine. */
@@ -40,6 +48,9 @@ export class ContainerMaker {
   readonly #shared: SharedFolders;
   readonly #users = new Map<string, ContainerUser>();
   readonly #points = new RootPoints();
+  readonly #lastOwner = new Map<string, Owner>();
+  readonly #untouched = new UntouchedFolders();
+  readonly output = new OutputFolders();
 
   constructor(
     host: SessionHost,
@@ -60,7 +71,8 @@ export class ContainerMaker {
   ): ContainerRecord {
     const user = this.#user(overlay, run);
     this.#shared.readyFor(user, run);
-    const control = makeContainerFolder(this.#layout, run.containerId, run.sensitive);
+    this.#lastOwner.set(run.image, hostOwner(user));
+    const control = makeContainerFolder(this.#layout, this.output, run);
     const plan = this.#points.with(run.image, overlay, (point) => {
       const sources = this.#sources(run, overlay, { user, holder: parts.holder, point });
       const planned = planMounts(run, sources);
@@ -68,7 +80,6 @@ export class ContainerMaker {
       return planned;
     });
     this.#shared.note(plan);
-    this.#nameService(run, overlay);
     const groups = makeGroups(`${this.#layout.runId}-${run.containerId}`, run.resources);
     const real: Record<string, readonly string[]> = {};
     for (const path of run.collectPaths) {
@@ -108,12 +119,28 @@ export class ContainerMaker {
       removeGroups(groups);
       throw cause;
     }
+    // Who is nearly root of this host could set even a time of change.
+    if (!run.privileged && !run.dockerSocket) {
+      if (!plan.ownsRoot) this.#untouched.seal(upperFolder(this.#layout, overlay.name));
+      this.#untouched.seal(outputsFolder(this.#layout, overlay.name));
+    }
     return record;
+  }
+
+  /** @returns whether the root of an ended container can serve again; its folder for outputs is then fit to, or gone */
+  recover({ overlay }: ContainerRecord): boolean {
+    const outputs = outputsFolder(this.#layout, overlay);
+    const outputsServe = this.#untouched.open(outputs);
+    if (!this.#untouched.open(upperFolder(this.#layout, overlay))) return false;
+    if (!outputsServe) rmSync(outputs, { recursive: true, force: true });
+    return true;
   }
 
   /** What can be done for the next container of an image while another one runs. */
   makeAhead(image: string, overlay: Overlay): void {
     this.#points.makeAhead(image, overlay);
+    const owner = this.#lastOwner.get(image);
+    if (owner !== undefined) makeOutputs(outputsFolder(this.#layout, overlay.name), owner);
   }
 
   #sources(
@@ -138,7 +165,7 @@ export class ContainerMaker {
       workspace: this.#layout.workspace,
       home: run.home === 'shared' ? folder(this.#layout.home) : this.#layout.home,
       tmp: run.home === 'shared' ? folder(this.#layout.tmp) : this.#layout.tmp,
-      outputs: join(this.#layout.outputs, run.containerId),
+      outputs: outputsFolder(this.#layout, overlay.name),
       files: join(containerFolder(this.#layout, run.containerId), 'f'),
       filesSeen: join(parts.holder.folder, 'c', run.containerId, 'f'),
       volume: (scope, name) =>
@@ -163,19 +190,5 @@ export class ContainerMaker {
     const user = resolveUser(overlay.reachable, run.user, run.image);
     this.#users.set(key, user);
     return user;
-  }
-
-  #nameService(run: ContainerRun, overlay: Overlay): void {
-    const write = (path: string, content: string): void => {
-      if (run.files.some((file) => file.path === path)) return;
-      writeInside(overlay.reachable, path, {
-        content: Buffer.from(content),
-        mode: 0o644,
-        owner: containerRoot,
-        parentOwner: containerRoot,
-      });
-    };
-    write('/etc/hosts', hostsFile(run));
-    if (run.network !== 'none') write('/etc/resolv.conf', resolverFile(run.network));
   }
 }

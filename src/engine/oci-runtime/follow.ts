@@ -15,7 +15,8 @@ import { runProcess } from '../../kernel/system/index.ts';
 
 /** How much raw output of a sensitive container may lie on the tmpfs before it moves to a private file on disk. */
 const SPILL_BYTES = 32 << 20;
-const CHUNK = 1 << 16;
+/** Most looks find nothing new: a buffer of its own for each would be the most that the collector has to collect. */
+const scratch = Buffer.allocUnsafeSlow(1 << 16);
 /** File events are what wakes us; this is for the case that one is lost, and for processes that died silently. */
 const TICK_MS = 200;
 
@@ -145,12 +146,11 @@ class OutputFile implements Disposable {
 
   next(): Uint8Array | undefined {
     const old = this.#spillFd !== undefined && this.#position < this.#spilled;
-    const length = old ? Math.min(CHUNK, this.#spilled - this.#position) : CHUNK;
-    const buffer = Buffer.allocUnsafe(length);
-    const read = readSync(old ? (this.#spillFd as number) : this.#fd, buffer, 0, length, this.#position);
+    const length = old ? Math.min(scratch.length, this.#spilled - this.#position) : scratch.length;
+    const read = readSync(old ? (this.#spillFd as number) : this.#fd, scratch, 0, length, this.#position);
     if (read === 0) return undefined;
     this.#position += read;
-    return buffer.subarray(0, read);
+    return Buffer.from(scratch.subarray(0, read));
   }
 
   async spill(): Promise<boolean> {

@@ -4,7 +4,7 @@
  * input, which the tool holds open; when the tool is gone it waits for the containers that still run, and ends.
  *
  * Arguments: folder of the run (tmpfs), folder of this holder in it, folder for output on disk, state folder, runtime,
- * `network` or `-`, program that mounts a file-system image (init/mount.c). Orders:
+ * `network` or `-`, program that mounts (init/mount.c). Orders:
  *
  *     erofs N PATH                file-system image PATH becomes the lower l/N (folders are links there already)
  *     mount OVERLAY LOWERS        LOWERS: l/N:l/N…, uppermost first
@@ -33,6 +33,11 @@ mkdir -m 711 /sys/fs/cgroup/m || fail 'mkdir'
 mount -o bind,nosuid,nodev "$state" b 2>err || fail "$(cat err)"
 mount -o bind,ro,nosuid,nodev "$state" r 2>err || fail "$(cat err)"
 mount -o bind,nosuid,nodev "$run/c" c 2>err || fail "$(cat err)"
+
+# The runtime starts itself once more from a read-only copy of its program, so that no container can write to that
+# one (CVE-2019-5736), unless it is on a read-only mount already: that saves each step a start and a copy.
+own=$here/runtime
+if : >"$own" && mount -o bind,ro "$runtime" "$own" 2>err; then runtime=$own; fi
 
 if [ "$network" = network ]; then
   mkfifo net-ready net-alive && : >netns || fail 'mkfifo'
@@ -106,6 +111,12 @@ hard() {
   fi
 }
 
+takeoff() {
+  mounts= uppers=
+  for one; do mounts="$mounts m/$one" uppers="$uppers u/$one"; done
+  "$mounter" u $mounts 2>/dev/null
+}
+
 read -r line </proc/self/stat
 printf '%s\n' "$line" >holder
 echo ready
@@ -113,14 +124,16 @@ while read -r order id rest; do
   case $order in
     erofs)
       # Straight from the file, or (before Linux 6.12, or on a file system that cannot) through a loop device.
-      if mkdir "l/$id" 2>err && { "$mounter" "$rest" "l/$id" 2>>err ||
+      if mkdir "l/$id" 2>err && { "$mounter" e "$rest" "l/$id" 2>>err ||
         mount -t erofs -o ro,nosuid,nodev,loop "$rest" "l/$id" 2>>err; }
       then echo "lower $id"; else echo "nolower $id $(tr '\n' ' ' <err)"; fi ;;
     mount)
-      if mount -t overlay -o "lowerdir=$rest,upperdir=u/$id/upper,workdir=u/$id/work,volatile" overlay "m/$id" 2>err
+      options="lowerdir=$rest,upperdir=u/$id/upper,workdir=u/$id/work,volatile"
+      # mount(8) starts for its words only: of a refusal ours knows no more than the errno.
+      if "$mounter" o "$options" "m/$id" 2>/dev/null || mount -t overlay -o "$options" overlay "m/$id" 2>err
       then echo "mounted $id"; else echo "unmounted $id $(cat err)"; fi ;;
-    umount) ( for one in $id $rest; do umount -l "m/$one"; done >/dev/null 2>&1; echo "umounted $id $rest" ) & ;;
-    drop) ( for one in $id $rest; do umount -l "m/$one"; rm -rf "u/$one"; done >/dev/null 2>&1; echo "dropped $id $rest" ) & ;;
+    umount) ( takeoff $id $rest; echo "umounted $id $rest" ) & ;;
+    drop) ( takeoff $id $rest; rm -rf $uppers 2>/dev/null; echo "dropped $id $rest" ) & ;;
     run) supervise "$id" $rest & ;;
   esac
 done

@@ -1,5 +1,7 @@
 import {
   chmodSync,
+  chownSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -13,7 +15,8 @@ import type { Lower } from '../../oci/index.ts';
 import type { KeptContainer } from '../port.ts';
 import type { OciMount } from './config.ts';
 import type { ContainerRecord } from './container.ts';
-import { containerFolder, type Directories, type RunLayout } from './layout.ts';
+import { containerRoot } from './id-map.ts';
+import { containerFolder, type Directories, type RunLayout, upperFolder } from './layout.ts';
 
 export interface KeepHost {
   readonly directories: Directories;
@@ -55,7 +58,7 @@ export function keepContainer(
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(join(folder, 'l', 'empty'), { recursive: true, mode: 0o700 });
   mkdirSync(join(folder, 'work'));
-  renameSync(join(layout.uppers, record.overlay, 'upper'), join(folder, 'upper'));
+  renameSync(upperFolder(layout, record.overlay), join(folder, 'upper'));
   const layers = lowers.map((lower, index) => {
     const name = join('l', String(index));
     if (lower.kind === 'folder') symlinkSync(lower.path, join(folder, name));
@@ -64,21 +67,26 @@ export function keepContainer(
   });
   const control = containerFolder(layout, record.containerId);
   const config = JSON.parse(readFileSync(join(control, 'config.json'), 'utf8')) as KeptConfig;
+  const hosts = join(folder, 'hosts');
+  const shown = join(control, 'f', 'hosts');
+  if (existsSync(shown)) {
+    copyFileSync(shown, hosts);
+    chownSync(hosts, containerRoot.uid, containerRoot.gid);
+  }
   // Paths of the session's folder are replaced by the script, whose own folder has another name each time.
-  const mounts = config.mounts.filter(
-    (mount) => mount.type !== 'bind' || mount.source.includes('/b/') || mount.source.includes('/r/'),
-  );
+  const onHost = (mount: OciMount): string | undefined =>
+    mount.destination === '/etc/hosts' ? hosts : stateOf(host, mount);
+  const mounts = config.mounts.flatMap((mount): OciMount[] => {
+    if (mount.type !== 'bind') return [mount];
+    const path = onHost(mount);
+    if (path === undefined || !existsSync(path)) return [];
+    return [{ ...mount, source: `@STATE@${path.slice(host.directories.state.length)}` }];
+  });
   const changed = {
     ...config,
     root: { path: '@ROOT@', readonly: false },
     process: { ...config.process, terminal: true, args: ['/bin/sh'] },
-    mounts: mounts
-      .filter((mount) => mount.type !== 'bind' || existsSync(stateOf(host, mount)))
-      .map((mount) =>
-        mount.type === 'bind'
-          ? { ...mount, source: `@STATE@${stateOf(host, mount).slice(host.directories.state.length)}` }
-          : mount,
-      ),
+    mounts,
     linux: {
       ...config.linux,
       namespaces: config.linux.namespaces.map((namespace) => ({ type: namespace.type })),
@@ -95,9 +103,10 @@ export function keepContainer(
   };
 }
 
-function stateOf(host: { readonly directories: Directories }, mount: OciMount): string {
-  const inside = /\/h\d+\/[br](\/.*)$/.exec(mount.source)?.[1];
-  return inside === undefined ? '/nonexistent' : join(host.directories.state, inside);
+/** Where a mount's source lies in the state folder, if it does. */
+function stateOf(host: { readonly directories: Directories }, { source }: OciMount): string | undefined {
+  const inside = /\/h\d+\/[br](\/.*)$/.exec(source)?.[1];
+  return inside === undefined ? undefined : join(host.directories.state, inside);
 }
 
 function shellScript(
@@ -129,7 +138,7 @@ mount -o bind,nosuid,nodev ${quote(host.directories.state)} "$work/state"
 cd ${quote(folder)}
 rm -rf work && mkdir work
 image() {
-  ${quote(host.mountProgram)} "$1" "$2" 2>/dev/null || mount -t erofs -o ro,nosuid,nodev,loop "$1" "$2"
+  ${quote(host.mountProgram)} e "$1" "$2" 2>/dev/null || mount -t erofs -o ro,nosuid,nodev,loop "$1" "$2"
 }
 ${mounts.join('')}mount -t overlay -o "lowerdir=${lowerdir},upperdir=upper,workdir=work" overlay "$root"
 sed -e "s|@ROOT@|$root|; s|@STATE@|$work/state|g" config.template.json >"$work/config.json"

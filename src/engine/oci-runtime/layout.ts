@@ -54,6 +54,16 @@ export function containerFolder(layout: RunLayout, containerId: string): string 
   return join(layout.control, 'c', containerId);
 }
 
+/** The writable layer of an overlay. */
+export function upperFolder(layout: RunLayout, overlay: string): string {
+  return join(layout.uppers, overlay, 'upper');
+}
+
+/** What is mounted as `/cnab/app/outputs` in the container whose root is this overlay. */
+export function outputsFolder(layout: RunLayout, overlay: string): string {
+  return join(layout.outputs, overlay);
+}
+
 export function containerIds(layout: RunLayout): readonly string[] {
   const folder = join(layout.control, 'c');
   return existsSync(folder) ? readdirSync(folder) : [];

@@ -1,12 +1,13 @@
 import { chmodSync, chownSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, posix } from 'node:path';
 import { engineError } from '../errors.ts';
 import type { ContainerRun } from '../port.ts';
 import { checkVolumePlace, isBelow } from '../run-check.ts';
 import { Folder, type Owner, parts } from '../tree/folder.ts';
-import { makeFolderInside, resolveInside, writeInside } from '../tree/scoped.ts';
+import { resolveInside, writeInside } from '../tree/scoped.ts';
 import { type OciMount, ownedBind } from './config.ts';
 import { containerRoot, hostOwner } from './id-map.ts';
+import { hostsFile, resolverFile } from './name-service.ts';
 import type { RootPoint } from './root-points.ts';
 import type { ContainerUser } from './users.ts';
 
@@ -23,6 +24,8 @@ export interface MountPlan {
   readonly mounts: readonly PlannedMount[];
   /** Mount points that had to be made in the workspace, relative to it. */
   readonly artefacts: readonly string[];
+  /** Whether something of the container's own, more than mount points, lies in its root. */
+  readonly ownsRoot: boolean;
 }
 
 export interface MountSources {
@@ -50,6 +53,8 @@ export interface MountSources {
 /** Makes everything that is mounted into one container, the mount points included. */
 export function planMounts(run: ContainerRun, sources: MountSources): MountPlan {
   const planner = new Planner(run, sources);
+  // The runtime would make them after the root was sealed.
+  for (const path of ['/proc', '/sys', '/dev']) planner.place(path);
   if (run.workspace !== 'none') {
     planner.owned('/cnab/app', sources.workspace, { kind: 'workspace', readOnly: run.workspace === 'ro' });
   }
@@ -69,6 +74,8 @@ export function planMounts(run: ContainerRun, sources: MountSources): MountPlan 
     });
   }
   planner.outputs();
+  planner.system('/etc/hosts', hostsFile(run));
+  if (run.network !== 'none') planner.system('/etc/resolv.conf', resolverFile(run.network));
   const files = [...run.files].sort((a, b) => a.path.length - b.path.length);
   for (const [index, file] of files.entries()) planner.file(file, index);
   if (sources.dockerSocket !== undefined) planner.socket(sources.dockerSocket);
@@ -82,6 +89,7 @@ class Planner {
   readonly #binds: OciMount[] = [];
   readonly #mounts: PlannedMount[] = [];
   readonly #artefacts: string[] = [];
+  #ownsRoot = false;
 
   constructor(run: ContainerRun, sources: MountSources) {
     this.#run = run;
@@ -90,7 +98,16 @@ class Planner {
   }
 
   plan(): MountPlan {
-    return { binds: this.#binds, mounts: this.#mounts, artefacts: this.#artefacts };
+    return {
+      binds: this.#binds,
+      mounts: this.#mounts,
+      artefacts: this.#artefacts,
+      ownsRoot: this.#ownsRoot,
+    };
+  }
+
+  place(path: string): void {
+    this.#mountPoint(path, 'folder');
   }
 
   owned(
@@ -107,8 +124,7 @@ class Planner {
 
   outputs(): void {
     const { outputs } = this.#sources;
-    mkdirSync(outputs, { recursive: true, mode: 0o755 });
-    chownSync(outputs, this.#inside.uid, this.#inside.gid);
+    makeOutputs(outputs, this.#inside);
     this.#mountPoint(this.#run.outputsDir, 'folder');
     this.#bind(this.#run.outputsDir, this.#sources.seen(outputs, false), ['rw', 'nosuid', 'nodev']);
     this.#mounts.push({ path: this.#run.outputsDir, host: outputs, kind: 'outputs' });
@@ -117,6 +133,7 @@ class Planner {
   file(file: ContainerRun['files'][number], index: number): void {
     const rootfsOwns = this.#covering(file.path) === undefined;
     if (rootfsOwns && !file.readOnly && !file.sensitive) {
+      this.#ownsRoot = true;
       writeInside(this.#sources.rootfs, file.path, {
         content: file.content,
         mode: file.mode,
@@ -136,6 +153,18 @@ class Planner {
       'nodev',
     ]);
     this.#mounts.push({ path: file.path, host, kind: 'file' });
+  }
+
+  /** A file that each container has, over the image's: nothing of it is collected. */
+  system(path: string, content: string): void {
+    if (this.#run.files.some((file) => file.path === path)) return;
+    const name = posix.basename(path);
+    const host = join(this.#sources.files, name);
+    writeFileSync(host, content, { mode: 0o644, flag: 'wx' });
+    chownSync(host, containerRoot.uid, containerRoot.gid);
+    chmodSync(host, 0o644);
+    this.#mountPoint(path, 'file');
+    this.#bind(path, join(this.#sources.filesSeen, name), ['rw', 'nosuid', 'nodev', 'noexec']);
   }
 
   socket(host: string): void {
@@ -220,13 +249,21 @@ function makeBelow(
   return made;
 }
 
+/** Makes a container's folder for outputs, or takes the one that the container before left untouched. */
+export function makeOutputs(path: string, owner: Owner): void {
+  mkdirSync(path, { recursive: true, mode: 0o755 });
+  const { uid, gid } = statSync(path);
+  if (uid !== owner.uid || gid !== owner.gid) chownSync(path, owner.uid, owner.gid);
+}
+
 /** The working directory, as Docker makes it where the image has none: root's, 0755. */
 export function makeWorkingDir(run: ContainerRun, plan: MountPlan, sources: MountSources): void {
   const covering = plan.mounts
     .filter((mount) => isBelow(run.workingDir, mount.path))
     .sort((a, b) => b.path.length - a.path.length)[0];
   if (covering === undefined) {
-    makeFolderInside(sources.rootfs, run.workingDir, containerRoot);
+    const owner = containerRoot;
+    sources.point({ path: run.workingDir, kind: 'folder', owner, parentOwner: owner });
     return;
   }
   if (run.workspace === 'ro' && covering.kind === 'workspace') return;

@@ -146,6 +146,8 @@ describe('mount points made ahead', () => {
       'cnab/a',
       'cnab/a/b',
       'cnab/c',
+      'etc',
+      'etc/d',
     ]);
     points.with('tools', two, (make) => make(point('/cnab/c')));
     expect(readdirSync(join(folder, 'two'), { recursive: true }).sort()).toEqual(['cnab', 'cnab/c']);

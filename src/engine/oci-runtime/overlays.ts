@@ -31,6 +31,9 @@ export class Overlays {
   readonly #lowers = new Map<string, string>();
   readonly #layers = new Map<string, Promise<Layer>>();
   readonly #spares = new Map<string, Promise<Overlay>>();
+  /** Roots that served a container and were left as they were. */
+  readonly #untouched = new Map<string, Overlay[]>();
+  readonly #taken = new Map<string, Overlay>();
   readonly #retired: string[] = [];
   readonly #cleaning = new Set<Promise<void>>();
   #links = 0;
@@ -81,7 +84,11 @@ export class Overlays {
   }
 
   /** Mounts the next root of an image, if none is waiting; `whenMounted` has it before whoever takes it. */
-  prepare(image: string, whenMounted?: (overlay: Overlay) => void): Promise<Overlay> {
+  prepare(image: string, whenMounted?: (overlay: Overlay) => void): void {
+    if ((this.#untouched.get(image)?.length ?? 0) === 0) void this.#spare(image, whenMounted);
+  }
+
+  #spare(image: string, whenMounted?: (overlay: Overlay) => void): Promise<Overlay> {
     const waiting = this.#spares.get(image);
     if (waiting !== undefined) return waiting;
     const made = this.#mount(image).then((overlay) => {
@@ -98,15 +105,31 @@ export class Overlays {
   take(image: string): Promise<Overlay>;
   take(image: string, until: AbortSignal): Promise<Overlay | undefined>;
   async take(image: string, until?: AbortSignal): Promise<Overlay | undefined> {
-    const spare = this.prepare(image);
-    this.#spares.delete(image);
+    const untouched = this.#untouched.get(image)?.pop();
+    const spare = untouched === undefined ? this.#spare(image) : Promise.resolve(untouched);
+    if (untouched === undefined) this.#spares.delete(image);
     const taken = until === undefined ? await spare : await unlessAborted(spare, until);
     if (taken === undefined) spare.then(({ name }) => this.retire(name)).catch(() => {});
+    else this.#taken.set(taken.name, taken);
     return taken;
+  }
+
+  /** A root in which nothing has ever been mounted or made. */
+  mountNew(image: string): Promise<Overlay> {
+    return this.#mount(image);
+  }
+
+  /** Of a root that its container left as it was: the next one of the image gets it. */
+  giveBack({ image, overlay: name }: { readonly image: string; readonly overlay: string }): void {
+    const overlay = this.#taken.get(name);
+    if (overlay === undefined) return;
+    this.#taken.delete(name);
+    this.#untouched.set(image, [...(this.#untouched.get(image) ?? []), overlay]);
   }
 
   /** Unmounts and deletes, but not at once and not in anybody's way. */
   retire(name: string): void {
+    this.#taken.delete(name);
     this.#retired.push(name);
     if (this.#retired.length >= BATCH) this.#track(this.#holder.drop(this.#retired.splice(0)));
   }

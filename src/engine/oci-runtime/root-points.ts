@@ -1,9 +1,9 @@
 import { rmdirSync, unlinkSync } from 'node:fs';
 import type { Owner } from '../tree/folder.ts';
-import { descendReal, makePointInside } from '../tree/scoped.ts';
+import { descendReal, type MadePoint, makePointInside } from '../tree/scoped.ts';
 import type { Overlay } from './overlays.ts';
 
-/** Something in a container's root that is mounted on. */
+/** Something in a container's root that is mounted on, or has to be there. */
 export interface RootPoint {
   readonly path: string;
   readonly kind: 'folder' | 'file';
@@ -12,29 +12,57 @@ export interface RootPoint {
   readonly parentOwner: Owner;
 }
 
-interface Ahead {
-  readonly point: RootPoint;
-  /** What was made for it, outermost first. */
-  readonly made: readonly (readonly string[])[];
+/** What of a root was made by us. */
+class Made {
+  readonly points = new Map<string, { readonly point: RootPoint; readonly real: readonly string[] }>();
+  readonly #entries = new Map<
+    string,
+    { readonly names: readonly string[]; readonly kind: RootPoint['kind'] }
+  >();
+
+  add(point: RootPoint, { real, made }: MadePoint): void {
+    this.points.set(point.path, { point, real });
+    for (const names of made)
+      this.#entries.set(names.join('/'), {
+        names,
+        kind: names.length === real.length ? point.kind : 'folder',
+      });
+  }
+
+  /** Takes away what no point of `used` is or lies in. */
+  reduce(root: string, used: ReadonlySet<string>): void {
+    for (const path of [...this.points.keys()]) if (!used.has(path)) this.points.delete(path);
+    const needed = new Set<string>();
+    for (const { real } of this.points.values())
+      for (const at of real.keys()) needed.add(real.slice(0, at + 1).join('/'));
+    const deepestFirst = [...this.#entries].sort(([, a], [, b]) => b.names.length - a.names.length);
+    for (const [key, { names, kind }] of deepestFirst) {
+      if (needed.has(key)) continue;
+      using above = descendReal(root, names.slice(0, -1));
+      const path = above.at(names.at(-1) as string);
+      if (kind === 'file') unlinkSync(path);
+      else rmdirSync(path);
+      this.#entries.delete(key);
+    }
+  }
 }
 
 /**
- * The mount points of a session's containers. Those below /cnab, which each container has, are made in the next root
- * of an image while the container before it runs: on a disk each costs half a millisecond. What a container turns out
- * not to need is taken away again before it starts.
+ * The mount points of a session's containers. Those of an image's last container are made in its next root while that
+ * one runs: on a disk each costs half a millisecond. A root that serves again has those of the container before. What
+ * a container turns out not to need is taken away before it starts.
  */
 export class RootPoints {
   readonly #last = new Map<string, readonly RootPoint[]>();
-  readonly #ahead = new WeakMap<Overlay, Map<string, Ahead>>();
+  readonly #made = new WeakMap<Overlay, Made>();
 
   /** Nothing may run in the root yet. What cannot be made now is the next container's to meet, with its own error. */
   makeAhead(image: string, overlay: Overlay): void {
-    const ahead = new Map<string, Ahead>();
-    this.#ahead.set(overlay, ahead);
+    const made = new Made();
+    this.#made.set(overlay, made);
     for (const point of this.#last.get(image) ?? []) {
-      if (!point.path.startsWith('/cnab/')) continue;
       try {
-        ahead.set(point.path, { point, made: makePointInside(overlay.reachable, point.path, point) });
+        made.add(point, makePointInside(overlay.reachable, point.path, point));
       } catch {
         return;
       }
@@ -43,45 +71,27 @@ export class RootPoints {
 
   /** Calls `plan` with what makes its mount points. */
   with<T>(image: string, overlay: Overlay, plan: (make: (point: RootPoint) => void) => T): T {
-    const ahead = this.#ahead.get(overlay) ?? new Map<string, Ahead>();
-    const used: RootPoint[] = [];
+    const made = this.#made.get(overlay) ?? new Made();
+    this.#made.set(overlay, made);
+    const used = new Map<string, RootPoint>();
     const result = plan((point) => {
-      used.push(point);
-      const there = ahead.get(point.path);
+      used.set(point.path, point);
+      const there = made.points.get(point.path);
       if (there !== undefined) {
-        ahead.delete(point.path);
         if (isSame(there.point, point)) return;
-        undo(overlay.reachable, there);
+        made.reduce(
+          overlay.reachable,
+          new Set([...made.points.keys()].filter((path) => path !== point.path)),
+        );
       }
-      makePointInside(overlay.reachable, point.path, point);
+      made.add(point, makePointInside(overlay.reachable, point.path, point));
     });
-    for (const left of [...ahead.values()].reverse()) undo(overlay.reachable, left);
-    this.#ahead.delete(overlay);
-    this.#last.set(image, used);
+    made.reduce(overlay.reachable, new Set(used.keys()));
+    this.#last.set(image, [...used.values()]);
     return result;
   }
 }
 
 function isSame(a: RootPoint, b: RootPoint): boolean {
   return a.kind === b.kind && a.owner.uid === b.owner.uid && a.owner.gid === b.owner.gid;
-}
-
-function undo(root: string, { made, point }: Ahead): void {
-  for (const [at, names] of made.toReversed().entries()) {
-    using above = descendReal(root, names.slice(0, -1));
-    const path = above.at(names.at(-1) as string);
-    if (at === 0 && point.kind === 'file') unlinkSync(path);
-    else if (!removedEmpty(path)) return;
-  }
-}
-
-/** False for a folder that another point lies in. */
-function removedEmpty(path: string): boolean {
-  try {
-    rmdirSync(path);
-    return true;
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOTEMPTY') return false;
-    throw cause;
-  }
 }

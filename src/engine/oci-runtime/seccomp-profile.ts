@@ -88,8 +88,16 @@ export function allowedCalls(): readonly string[] {
   return [...new Set(all)].filter((name) => name !== '').sort();
 }
 
+const profiles = new Map<string, SeccompProfile>();
+
 /** @param arch as in `process.arch` */
 export function seccompProfile(arch: string): SeccompProfile {
+  const known = profiles.get(arch) ?? makeProfile(arch);
+  profiles.set(arch, known);
+  return known;
+}
+
+function makeProfile(arch: string): SeccompProfile {
   const allow = (names: readonly string[], args?: readonly SeccompArgument[]): SeccompRule => ({
     names,
     action: 'SCMP_ACT_ALLOW',

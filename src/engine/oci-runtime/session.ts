@@ -94,8 +94,7 @@ export class RuntimeSession implements Session {
   async imageArchive(image: string, path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
     const { overlays } = await this.ready();
     this.#known(overlays, image);
-    const overlay = await overlays.take(image);
-    void overlays.prepare(image);
+    const overlay = await overlays.mountNew(image);
     const { real, missing } = resolveInside(overlay.reachable, path);
     const folder = join(overlay.reachable, ...real);
     if (missing.length > 0 || !isFolder(folder)) {
@@ -149,8 +148,9 @@ export class RuntimeSession implements Session {
       `run ${run.containerId} ${run.sensitive ? 'mem' : 'disk'} ${timeout} ${seconds(run.graceMs)}`,
     );
     failpoint('start');
-    void opened.overlays.prepare(run.image, (overlay) => this.#maker.makeAhead(run.image, overlay));
-    this.#removeReleased();
+    // What they give back needs no other to be made ready.
+    this.#removeReleased(opened.overlays);
+    opened.overlays.prepare(run.image, (overlay) => this.#maker.makeAhead(run.image, overlay));
     const exit = await this.#follow(record, io);
     if (exit === undefined) {
       const never = `container ${run.containerId} was never started: its session is gone`;
@@ -203,7 +203,7 @@ export class RuntimeSession implements Session {
   async shellCommand(run: ContainerRun): Promise<readonly string[]> {
     const opened = await this.ready();
     const containerId = `${run.containerId.slice(0, 100)}-shell`;
-    await this.#removeIfAny(containerId);
+    await this.#removeIfAny(containerId, opened.overlays);
     const again = { ...run, containerId, sensitive: true, timeoutMs: 0 };
     const overlay = await opened.overlays.take(run.image);
     this.#maker.create(again, overlay, { holder: opened.holder, terminal: true, program: opened.program });
@@ -224,9 +224,9 @@ export class RuntimeSession implements Session {
   async close(options: { readonly keepWorkspace: boolean }): Promise<void> {
     const ids = containerIds(this.#layout);
     await Promise.all(ids.map((id) => killContainer(this.#layout, id)));
-    this.#removeReleased();
-    await Promise.allSettled(this.#releasing);
     const opened = await this.#opened?.catch(() => undefined);
+    this.#removeReleased(opened?.overlays);
+    await Promise.allSettled(this.#releasing);
     await opened?.overlays.settled();
     await opened?.holder.end();
     await endHolders(this.#layout, { patient: true });
@@ -255,19 +255,20 @@ export class RuntimeSession implements Session {
     return isHere ? readRecord(this.#layout, containerId) : undefined;
   }
 
-  #removeReleased(): void {
+  #removeReleased(overlays: Overlays | undefined): void {
     for (const record of this.#released.values()) {
-      const work = this.#remove(record);
+      const work = this.#remove(record, overlays);
       this.#releasing.add(work);
       void work.finally(() => this.#releasing.delete(work)).catch(() => {});
     }
     this.#released.clear();
   }
 
-  async #remove(record: ContainerRecord): Promise<void> {
-    await removeContainer(this.#layout, record);
-    const opened = await this.#opened;
-    opened?.overlays.retire(record.overlay);
+  async #remove(record: ContainerRecord, overlays: Overlays | undefined): Promise<void> {
+    const rootServesAgain = this.#maker.recover(record);
+    if (rootServesAgain) overlays?.giveBack(record);
+    else overlays?.retire(record.overlay);
+    await removeContainer(this.#layout, record, { output: this.#maker.output, rootServesAgain });
   }
 
   #freeMountPoints(record: ContainerRecord): void {
@@ -280,9 +281,9 @@ export class RuntimeSession implements Session {
     );
   }
 
-  async #removeIfAny(containerId: string): Promise<void> {
+  async #removeIfAny(containerId: string, overlays: Overlays): Promise<void> {
     const record = readRecord(this.#layout, containerId);
-    if (record !== undefined) await this.#remove(record);
+    if (record !== undefined) await this.#remove(record, overlays);
   }
 
   #known(overlays: Overlays, image: string): void {
@@ -321,7 +322,7 @@ export class RuntimeSession implements Session {
       for (const [name, image] of images)
         await this.#addImage(name, image, { overlays, holder }).catch(faultOf(name));
       await holder.ready;
-      for (const [name] of images) void overlays.prepare(name);
+      for (const [name] of images) overlays.prepare(name);
       return { holder, overlays, program: await program };
     } catch (cause) {
       await holder.end();

@@ -124,30 +124,35 @@ function readStart(fd: number, maxBytes: number): Buffer {
   return bytes.subarray(0, length);
 }
 
-/** Makes a folder and those above it, links followed inside; existing ones stay as they are. */
-export function makeFolderInside(root: string, path: string, owner: Owner): void {
-  using walk = Walk.to(root, path);
-  walk.make(walk.missing, owner);
+export interface MadePoint {
+  /** Where it is: names without links, from the root. */
+  readonly real: readonly string[];
+  /** What was made for it, outermost first, each as such names. */
+  readonly made: readonly (readonly string[])[];
 }
 
 /**
  * Makes what something is to be mounted on: a folder, or an empty file; what exists stays as it is.
  *
- * @returns what was made, outermost first, each as names without links from the root
+ * @throws ENOTDIR where a file is in the way, or in the place of a folder
  */
 export function makePointInside(
   root: string,
   path: string,
   point: { readonly kind: 'folder' | 'file'; readonly owner: Owner; readonly parentOwner: Owner },
-): readonly (readonly string[])[] {
+): MadePoint {
   using walk = Walk.to(root, path);
   const name = walk.missing.at(-1);
-  if (name === undefined) return [];
+  if (name === undefined) {
+    if (point.kind === 'folder') walk.make([], point.owner);
+    return { real: walk.real, made: [] };
+  }
   const { real, missing } = { real: walk.real, missing: walk.missing };
   walk.make(walk.missing.slice(0, -1), point.parentOwner);
   if (point.kind === 'folder') walk.make([name], point.owner);
   else walk.folder.writeNew(name, new Uint8Array(), { ...point.owner, mode: 0o600 });
-  return missing.map((_, at) => [...real, ...missing.slice(0, at + 1)]);
+  const made = missing.map((_, at) => [...real, ...missing.slice(0, at + 1)]);
+  return { real: [...real, ...missing], made };
 }
 
 /** Writes a file into a tree, replacing what is there; links on the way are followed inside, at the end replaced. */
