@@ -18,6 +18,7 @@ export interface Answer {
   readonly body: Buffer;
   /** Of the first error in the body, which has to say something. */
   readonly code: string | undefined;
+  readonly message: string | undefined;
 }
 
 interface Sent {
@@ -61,12 +62,14 @@ export async function servedWorld(): Promise<ServedWorld> {
     const response = await client.request({ method, url, ...sent });
     const body = Buffer.from(await response.bytes(1e7));
     let code: string | undefined;
+    let message: string | undefined;
     try {
       const said = JSON.parse(body.toString()) as { errors?: { code: string; message?: string }[] };
       const error = said.errors?.[0];
+      message = error?.message;
       code = error?.message === '' ? `${error.code} without words` : error?.code;
     } catch {}
-    return { status: response.status, headers: response.headers, body, code };
+    return { status: response.status, headers: response.headers, body, code, message };
   }
 
   return {

@@ -81,7 +81,8 @@ export function makeGate({ auth, actions, scheme }: GateOptions): Gate {
   };
 
   const challenge = (exchange: Exchange, wanted: readonly Access[]): Refused => {
-    const host = exchange.request.headers.host ?? '';
+    // By which the caller knows this server: looked at before.
+    const host = exchange.request.headers.host as string;
     const realm = kind === 'basic' ? 'realm="skycap"' : `realm="${scheme}://${host}/token"`;
     const scope = wanted.length === 0 ? '' : `,scope="${wanted.map(formatAccess).join(' ')}"`;
     const value = kind === 'basic' ? `Basic ${realm}` : `Bearer ${realm},service="${SERVICE}"${scope}`;
@@ -206,7 +207,9 @@ function writeToken(claims: Claims, secret: Buffer): string {
 }
 
 function readToken(text: string, secret: Buffer): Claims | undefined {
-  const [body = '', signature = ''] = text.split('.', 2);
+  const match = /^([\w-]+)\.([\w-]+)$/.exec(text);
+  if (match === null) return undefined;
+  const [body, signature] = match.slice(1) as [string, string];
   if (!same(signature, seal(body, secret))) return undefined;
   return JSON.parse(Buffer.from(body, 'base64url').toString('utf8')) as Claims;
 }

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
@@ -46,4 +46,76 @@ it('what another server deleted before a long file is made short is heard of', a
     return await acquire(...asked);
   });
   expect((await openHidden(directory, true)).has('b', digest)).toBe(true);
+});
+
+const LARGEST = 1024 * 1024;
+const file = (): string => join(directory, '.registry-hidden');
+
+it('what is deleted is written down once, a line for each change, for the owner of the store alone', async () => {
+  vi.mocked(locks.acquireLock).mockClear();
+  const hidden = await openHidden(directory, true);
+  expect(hidden.has('a', digest)).toBe(false);
+  await hidden.show('a', digest);
+  await hidden.hide('a', digest);
+  await hidden.hide('a', digest);
+  expect([hidden.has('a', digest), hidden.has('b', digest)]).toEqual([true, false]);
+  expect(await readFile(file(), 'utf8')).toBe(`\n-a@${digest}\n`);
+  await hidden.show('a', digest);
+  expect(hidden.has('a', digest)).toBe(false);
+  expect(await readFile(file(), 'utf8')).toBe(`\n-a@${digest}\n\n+a@${digest}\n`);
+  expect((await stat(file())).mode & 0o777).toBe(0o600);
+  expect(vi.mocked(locks.acquireLock).mock.calls).toEqual(
+    Array(2).fill([`${file()}.lock`, { signal: expect.any(AbortSignal) }]),
+  );
+});
+
+it('what is written down is read again, in its order, and what nobody here wrote is not', async () => {
+  const other = digestOf('b');
+  await writeFile(
+    file(),
+    [
+      `-a@${digest}`,
+      `+a@${digest}`,
+      `-a@${other}`,
+      `-b@${digest}`,
+      `xb@${digest}`,
+      `-C@${digest}`,
+      '-c@sha256:short',
+      '-c',
+      '',
+    ].join('\n'),
+  );
+  const hidden = await openHidden(directory, false);
+  expect([
+    hidden.has('a', digest),
+    hidden.has('a', other),
+    hidden.has('b', digest),
+    hidden.has('C', digest),
+  ]).toEqual([false, true, true, false]);
+});
+
+it('a file is made short once it is longer than a mebibyte, by who may write', async () => {
+  const other = digestOf('b');
+  const kept = `-a@${digest}\n-b@${other}\n`;
+  const lengthAfter = async (length: number, writable: boolean): Promise<number> => {
+    await writeFile(file(), kept.padEnd(length, '\n'));
+    expect((await openHidden(directory, writable)).has('b', other)).toBe(true);
+    return (await readFile(file(), 'utf8')).length;
+  };
+  expect(await lengthAfter(LARGEST, true)).toBe(LARGEST);
+  expect(await lengthAfter(LARGEST + 1, false)).toBe(LARGEST + 1);
+  expect(await lengthAfter(LARGEST + 1, true)).toBe(kept.length);
+  expect(await readFile(file(), 'utf8')).toBe(kept);
+  expect((await stat(file())).mode & 0o777).toBe(0o600);
+});
+
+it('what cannot be written down is not done, and what cannot be read is not taken for nothing', async () => {
+  const hidden = await openHidden(directory, true);
+  await hidden.hide('a', digest);
+  await rm(file());
+  await mkdir(file());
+  await expect(hidden.show('a', digest)).rejects.toMatchObject({ code: 'EISDIR' });
+  await expect(hidden.hide('b', digest)).rejects.toMatchObject({ code: 'EISDIR' });
+  expect([hidden.has('a', digest), hidden.has('b', digest)]).toEqual([true, false]);
+  await expect(openHidden(directory, true)).rejects.toMatchObject({ code: 'EISDIR' });
 });

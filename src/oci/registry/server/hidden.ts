@@ -76,7 +76,7 @@ function replay(text: string): Set<string> {
     const [repository = '', digest] = line.slice(1).split('@', 2);
     if (!isRepositoryPath(repository) || !isDigest(digest)) continue;
     if (line.startsWith('-')) hidden.add(line.slice(1));
-    else hidden.delete(line.slice(1));
+    else if (line.startsWith('+')) hidden.delete(line.slice(1));
   }
   return hidden;
 }

@@ -33,10 +33,11 @@ export async function startUpload(
     await context.content.show(repository, mount);
     return stored(exchange, repository, mount);
   }
-  const digest = exchange.query.get('digest');
+  const whole = exchange.query.get('digest');
+  const digest = whole === null || mount !== null ? undefined : checkDigest(whole);
   const upload = await context.uploads.begin(repository);
-  if (digest === null || mount !== null) return accepted(exchange, upload, 202);
-  return await finish(exchange, context, { upload, digest: checkDigest(digest) });
+  if (digest === undefined) return accepted(exchange, upload, 202);
+  return await finish(exchange, context, { upload, digest });
 }
 
 async function mountable(exchange: Exchange, context: WriteContext, digest: Digest): Promise<boolean> {
