@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config';
 /** What cannot share a process with the tests of other files: it changes what is read once, when a module is loaded. */
 const APART = [
   'src/oci/registry/client/network.test.ts',
+  'src/oci/registry/server/hidden.test.ts',
   'src/oci/store/lock.test.ts',
   'src/oci/store/steps.test.ts',
 ];
