@@ -172,7 +172,7 @@ describe('a transfer', () => {
     async function* broken(offset: number): AsyncGenerator<Uint8Array> {
       yield bytes.subarray(offset, offset + 100);
       const fault = faults.shift();
-      if (fault !== undefined) throw fault;
+      if (fault !== undefined) throw fault as Error;
       yield bytes.subarray(offset + 100);
     }
     await ingest(broken);
