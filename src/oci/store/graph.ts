@@ -1,7 +1,10 @@
 import { parseImageConfig, parseManifestOrIndex } from '../image/parse.ts';
 import type { Descriptor, Digest, Platform } from '../types.ts';
+import { attempt } from './attempt.ts';
 
 const MAX_DEPTH = 8;
+/** Parsed in place of what is not there: it is no document. */
+const NOTHING = new Uint8Array(0);
 
 /** Reads small blobs; undefined where one is not there. */
 export type ReadSmall = (digest: Digest) => Promise<Uint8Array | undefined>;
@@ -76,22 +79,12 @@ async function parseOrUndefined(
   read: ReadSmall,
 ): Promise<ReturnType<typeof parseManifestOrIndex> | undefined> {
   const bytes = await read(digest);
-  if (bytes === undefined) return undefined;
-  try {
-    return parseManifestOrIndex(bytes, undefined);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => parseManifestOrIndex(bytes ?? NOTHING, undefined));
 }
 
 async function diffIdsOf(config: Digest, layers: number, read: ReadSmall): Promise<readonly Digest[]> {
   const bytes = await read(config);
-  if (bytes === undefined) return [];
-  try {
-    return parseImageConfig(bytes, layers).diffIds;
-  } catch {
-    return [];
-  }
+  return attempt(() => parseImageConfig(bytes ?? NOTHING, layers).diffIds) ?? [];
 }
 
 /** Sizes and platforms of one named image, for lists. */
@@ -113,13 +106,10 @@ export async function describe(
       const bytes = await sizeOf(child.digest);
       if (bytes !== undefined) seen.set(child.digest, bytes);
     }
-    const config = await read(parsed.config.digest);
-    if (config === undefined) return;
-    try {
-      platforms.push(parseImageConfig(config, parsed.layers.length).platform);
-    } catch {
-      // An artifact that is no image has no platform.
-    }
+    const bytes = await read(parsed.config.digest);
+    // An artifact that is no image has no platform.
+    const config = attempt(() => parseImageConfig(bytes ?? NOTHING, parsed.layers.length));
+    if (config !== undefined) platforms.push(config.platform);
   };
   await visit(descriptor.digest, 0);
   return { sizeBytes: [...seen.values()].reduce((sum, size) => sum + size, 0), platforms };

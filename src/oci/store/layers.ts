@@ -112,10 +112,8 @@ export function isWhole(record: LayerRecord | undefined): record is LayerRecord 
 }
 
 export async function readRecordAt(directory: string): Promise<LayerRecord | undefined> {
-  try {
-    const record = JSON.parse(await readFile(join(directory, RECORD), 'utf8')) as LayerRecord;
-    return record.version === 1 && isDigest(record.id) && isDigest(record.diffId) ? record : undefined;
-  } catch {
-    return undefined;
-  }
+  const record = await readFile(join(directory, RECORD), 'utf8')
+    .then((text) => JSON.parse(text) as LayerRecord | null)
+    .catch(() => undefined);
+  return record?.version === 1 && isDigest(record.id) && isDigest(record.diffId) ? record : undefined;
 }

@@ -5,6 +5,7 @@ import { ensurePrivateDirectory, writeFileAtomic } from '../../kernel/system/ind
 import { ociError } from '../errors.ts';
 import { digestParts } from '../names/index.ts';
 import type { Digest } from '../types.ts';
+import { attempt } from './attempt.ts';
 import { NAME_ANOTHER, storeError } from './problems.ts';
 import { step } from './steps.ts';
 
@@ -197,9 +198,5 @@ function checkOwnVersion(text: string, directory: string): void {
 }
 
 function readVersion(text: string, key: string): unknown {
-  try {
-    return (JSON.parse(text) as Record<string, unknown>)[key];
-  } catch {
-    return undefined;
-  }
+  return attempt(() => (JSON.parse(text) as Record<string, unknown>)[key]);
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { isDigest } from '../names/index.ts';
 import type { Digest } from '../types.ts';
+import { attempt } from './attempt.ts';
 import type { Layout } from './layout.ts';
 import { type Lock, lockNew, tryLock } from './lock.ts';
 import { step } from './steps.ts';
@@ -123,11 +124,9 @@ function isHeld(path: string): boolean {
 }
 
 function parseLease(text: string): LeaseFile | undefined {
-  try {
+  return attempt(() => {
     const value = JSON.parse(text) as LeaseFile;
     if (typeof value.holder !== 'string' || typeof value.expires !== 'number') return undefined;
     return { ...value, digests: value.digests.filter(isDigest) };
-  } catch {
-    return undefined;
-  }
+  });
 }

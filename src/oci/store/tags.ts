@@ -3,6 +3,7 @@ import { ociError } from '../errors.ts';
 import { Fields, isObject, type JsonObject, parseStrictJson } from '../image/json.ts';
 import { parseDescriptor } from '../image/parse.ts';
 import type { Descriptor } from '../types.ts';
+import { attempt } from './attempt.ts';
 import { type Layout, readPlainFile } from './layout.ts';
 import { step } from './steps.ts';
 
@@ -47,13 +48,10 @@ export async function readTags(layout: Layout): Promise<readonly TaggedDescripto
 
 /** One entry of index.json, or undefined where it is no descriptor. */
 export function parseTag(item: unknown): TaggedDescriptor | undefined {
-  try {
-    const descriptor = parseDescriptor(item, 'manifests', new Fields('index.json'));
-    const { annotations } = descriptor;
-    return { reference: annotations?.[REF_NAME], descriptor, sparse: annotations?.[SPARSE] === 'true' };
-  } catch {
-    return undefined;
-  }
+  const descriptor = attempt(() => parseDescriptor(item, 'manifests', new Fields('index.json')));
+  if (descriptor === undefined) return undefined;
+  const { annotations } = descriptor;
+  return { reference: annotations?.[REF_NAME], descriptor, sparse: annotations?.[SPARSE] === 'true' };
 }
 
 /** Names one manifest and keeps everything else in the file as it is. The caller holds the store's lock. */
