@@ -3,7 +3,7 @@ import { copyFile, readdir, rename, stat } from 'node:fs/promises';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { parseManifestOrIndex } from '../image/parse.ts';
-import { isDigest, LARGEST_DOCUMENT } from '../names/index.ts';
+import { LARGEST_DOCUMENT } from '../names/index.ts';
 import type { FsckFinding } from '../port.ts';
 import type { Digest } from '../types.ts';
 import { checkLayers, type FsckInput, type FsckOptions } from './fsck-layers.ts';
@@ -200,8 +200,8 @@ async function checkUnfinished(
 async function unfinished(layout: Layout): Promise<readonly string[]> {
   const names: string[] = [];
   for (const name of await readdir(layout.ingest)) {
-    const digest = name.replace(/\.part$/, '').replace('-', ':');
-    if (isDigest(digest) && isFree(layout.blobLock(digest))) names.push(name);
+    const digest = layout.partialDigest(name);
+    if (digest !== undefined && isFree(layout.blobLock(digest))) names.push(name);
   }
   for (const name of await readdir(layout.layers)) {
     if (name.startsWith('tmp-') && isFree(layout.layerLock(name.slice(4)))) names.push(name);

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { digestOf, isDigest } from '../names/index.ts';
@@ -64,7 +65,8 @@ let boot: Promise<string> | undefined;
 export function bootId(): Promise<string> {
   boot ??= readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(
     (text) => text.trim(),
-    () => 'unknown',
+    // Nobody else's boot: what is not durable is then believed by this process only.
+    () => randomUUID(),
   );
   return boot;
 }
@@ -102,7 +104,7 @@ export async function readRecord(layout: Layout, name: LayerName): Promise<Layer
     const path = contentOf(layerDirectory(layout, name), name.form);
     if (!(await isImage(path, record.image))) return undefined;
   }
-  if (!record.durable && (record.boot === 'unknown' || record.boot !== (await bootId()))) return undefined;
+  if (!record.durable && record.boot !== (await bootId())) return undefined;
   return record;
 }
 

@@ -3,7 +3,7 @@ import { open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensurePrivateDirectory, writeFileAtomic } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
-import { digestParts } from '../names/index.ts';
+import { digestParts, isDigest } from '../names/index.ts';
 import type { Digest } from '../types.ts';
 import { attempt } from './attempt.ts';
 import { NAME_ANOTHER, storeError } from './problems.ts';
@@ -50,6 +50,12 @@ export class Layout {
   partial(digest: Digest): string {
     const { algorithm, hex } = digestParts(digest);
     return join(this.ingest, `${algorithm}-${hex}.part`);
+  }
+
+  /** Whose partial file has this name; undefined where it is none. */
+  partialDigest(name: string): Digest | undefined {
+    const digest = name.replace(/\.part$/, '').replace('-', ':');
+    return isDigest(digest) ? digest : undefined;
   }
 
   /** Guards index.json, the leases and the choice of what to prune. Held for moments. */

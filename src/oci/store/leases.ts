@@ -1,9 +1,8 @@
-import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFileAtomic } from '../../kernel/system/index.ts';
 import { isDigest } from '../names/index.ts';
 import type { Digest } from '../types.ts';
-import { attempt } from './attempt.ts';
 import type { Layout } from './layout.ts';
 import { type Lock, lockNew, tryLock } from './lock.ts';
 import { step } from './steps.ts';
@@ -55,10 +54,8 @@ export class LeaseBook {
   /** Removes all of this name, whoever took them. The caller holds the store's lock. */
   async end(leaseName: string): Promise<void> {
     for (const name of await readdir(this.#layout.leases)) {
-      const path = join(this.#layout.leases, name);
-      const lease = name.endsWith('.json')
-        ? parseLease(await readFile(path, 'utf8').catch(() => ''))
-        : undefined;
+      if (!name.endsWith('.json')) continue;
+      const lease = await readLease(join(this.#layout.leases, name));
       if (lease?.name === leaseName) await this.drop(name.slice(0, -'.json'.length));
     }
   }
@@ -90,7 +87,7 @@ export class LeaseBook {
     for (const name of await readdir(this.#layout.leases)) {
       if (!name.endsWith('.json')) continue;
       const path = join(this.#layout.leases, name);
-      const lease = parseLease(await readFile(path, 'utf8').catch(() => ''));
+      const lease = await readLease(path);
       if (lease !== undefined && (alive.has(lease.holder) || now < lease.expires)) {
         for (const digest of lease.digests) kept.add(digest);
       } else await rm(path, { force: true });
@@ -101,16 +98,9 @@ export class LeaseBook {
   async #aliveHolders(): Promise<Set<string>> {
     const alive = new Set<string>();
     for (const name of await readdir(this.#layout.locks)) {
-      if (!name.startsWith('holder-') || name.endsWith('-journal')) continue;
+      if (!name.startsWith('holder-')) continue;
       const path = join(this.#layout.locks, name);
-      if (name === this.#holder?.name) alive.add(name);
-      else if (
-        await stat(path).then(
-          () => isHeld(path),
-          () => false,
-        )
-      )
-        alive.add(name);
+      if (isHeld(path)) alive.add(name);
       else await rm(path, { force: true });
     }
     return alive;
@@ -123,10 +113,15 @@ function isHeld(path: string): boolean {
   return lock === undefined;
 }
 
+/** undefined where it is gone, or is none. */
+async function readLease(path: string): Promise<LeaseFile | undefined> {
+  return await readFile(path, 'utf8')
+    .then(parseLease)
+    .catch(() => undefined);
+}
+
 function parseLease(text: string): LeaseFile | undefined {
-  return attempt(() => {
-    const value = JSON.parse(text) as LeaseFile;
-    if (typeof value.holder !== 'string' || typeof value.expires !== 'number') return undefined;
-    return { ...value, digests: value.digests.filter(isDigest) };
-  });
+  const value = JSON.parse(text) as LeaseFile;
+  if (typeof value.holder !== 'string' || typeof value.expires !== 'number') return undefined;
+  return { ...value, digests: value.digests.filter(isDigest) };
 }

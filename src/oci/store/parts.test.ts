@@ -292,13 +292,49 @@ describe('an unpacked layer', () => {
     ])
       expect(await read(bad), JSON.stringify(bad)).toBe(false);
     expect(await read({ durable: false })).toBe(false);
-    expect(await read({ durable: false, boot: 'unknown' })).toBe(false);
     expect(await read({ durable: false, boot: await bootId() })).toBe(true);
+    expect(await bootId()).toMatch(/^[0-9a-f-]{36}$/);
     expect(isWhole(undefined)).toBe(false);
     const whole = await readRecord(layout, name);
     expect(isWhole(whole)).toBe(true);
     expect(whole !== undefined && isWhole({ ...whole, needsParents: true })).toBe(false);
     expect(whole !== undefined && isWhole({ ...whole, notErofs: 'why' })).toBe(false);
+  });
+
+  it('is not there where its record is no record', async () => {
+    const folder = join(layout.layers, layerKey(name));
+    await mkdir(folder);
+    for (const text of ['null', '{', '7', '[]']) {
+      await writeFile(join(folder, 'layer.json'), text);
+      expect(await readRecord(layout, name), text).toBeUndefined();
+    }
+  });
+
+  it('that cannot be one file has a mark, which is believed without one', async () => {
+    const image = { ...name, form: 'erofs' } as const;
+    const folder = join(layout.layers, layerKey(image));
+    await mkdir(folder);
+    const record = {
+      version: 1,
+      id: A,
+      diffId: A,
+      map: null,
+      entries: 0,
+      opaque: [],
+      boot: 'x',
+      durable: true,
+    };
+    const read = async (more: object): Promise<unknown> => {
+      await writeFile(join(folder, 'layer.json'), JSON.stringify({ ...record, ...more }));
+      return await readRecord(layout, image);
+    };
+    for (const mark of [{ needsParents: true }, { notErofs: 'why' }])
+      expect(await read(mark)).toEqual({ ...record, ...mark });
+    expect(await read({})).toBeUndefined();
+    await writeFile(join(folder, 'image.erofs'), 'x');
+    const file = await recordImage(join(folder, 'image.erofs'), A as Digest);
+    expect(await read({ image: file })).toEqual({ ...record, image: file });
+    expect(await read({ image: { ...file, inode: '0' } })).toBeUndefined();
   });
 
   it('that is one file is known by size, inode and time', async () => {

@@ -62,9 +62,9 @@ export async function sweepUnfinished(layout: Layout, olderThanMs: number): Prom
     swept.push(path);
   };
   for (const name of await readdir(layout.ingest)) {
-    const digest = name.replace(/\.part$/, '').replace('-', ':');
+    const digest = layout.partialDigest(name);
     const path = join(layout.ingest, name);
-    if (isDigest(digest)) await sweep(path, layout.blobLock(digest), () => removeStubbornly(path));
+    if (digest !== undefined) await sweep(path, layout.blobLock(digest), () => removeStubbornly(path));
   }
   swept.push(...(await sweepSpools(layout)));
   for (const name of await readdir(layout.layers)) {
