@@ -36,6 +36,7 @@ import type { Layout } from './layout.ts';
 import { acquireLock } from './lock.ts';
 import { lowerFinder } from './lower-file.ts';
 import { missing, storeError } from './problems.ts';
+import { Slots } from './slots.ts';
 import { step } from './steps.ts';
 
 /** Inflating, checking and writing overlap best with one layer for each core; more costs memory only. */
@@ -44,24 +45,6 @@ const READ_CHUNK = 256 * 1024;
 
 /** Stands in a record instead of content. */
 type Mark = { readonly needsParents: true } | { readonly notErofs: string };
-
-/** Limits how many layers are unpacked at once in this process. */
-class Slots {
-  #free = PARALLEL;
-  readonly #waiting: (() => void)[] = [];
-
-  async with<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#free--;
-    try {
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free++;
-      else next();
-    }
-  }
-}
 
 /** How the caller wants its layers. */
 export interface Shape {
@@ -75,7 +58,7 @@ export interface Shape {
  */
 export class Unpacker {
   readonly #layout: Layout;
-  readonly #slots = new Slots();
+  readonly #slots = new Slots(PARALLEL);
   readonly #written = new Map<string, LayerRecord>();
   #syncing: Promise<void> | undefined;
 
@@ -161,7 +144,6 @@ export class Unpacker {
       const there = await readRecord(this.#layout, name);
       if (there !== undefined && !(there.needsParents === true && options.parents !== undefined))
         return there;
-      await this.sweepTemporary(layerKey(name));
       return await this.#write(layer, name, options);
     });
   }
@@ -180,15 +162,13 @@ export class Unpacker {
       boot: await bootId(),
     } as const;
     try {
+      await this.#sweepTemporary(layerKey(name));
       const content = contentOf(temporary, name.form);
       await mkdir(name.form === 'folder' ? content : temporary, { recursive: true, mode: 0o700 });
       step('layer.begin');
       const unpacked = await this.#unpack(layer, content, { ...options, ...name });
       step('layer.unpacked');
-      const record: LayerRecord =
-        'entries' in unpacked
-          ? { ...head, ...unpacked, durable: false }
-          : { ...head, entries: 0, opaque: [], ...unpacked, durable: false };
+      const record: LayerRecord = { ...head, entries: 0, opaque: [], ...unpacked, durable: false };
       // Not synced: after a power failure the record is not believed anyway.
       await writeFile(join(temporary, RECORD), JSON.stringify(record), { mode: 0o600 });
       step('layer.record');
@@ -232,7 +212,7 @@ export class Unpacker {
       return { entries, opaque, image: await recordImage(content, sink.digest) };
     } catch (error) {
       if (error instanceof NeedsParents || error instanceof NotErofs) {
-        if (options.form === 'erofs') await rm(content, { force: true });
+        await removeStubbornly(content);
         return error instanceof NotErofs ? { notErofs: error.because } : { needsParents: true };
       }
       if (isSkycapError(error) && ['OCI_LAYER_INVALID', 'OCI_LAYER_DIFFID'].includes(error.code)) {
@@ -259,14 +239,10 @@ export class Unpacker {
   }
 
   /** Leftovers of dead processes; the caller holds the lock of this layer. */
-  async sweepTemporary(key: string): Promise<number> {
-    let swept = 0;
-    for (const entry of await readdir(this.#layout.layers)) {
-      if (!entry.startsWith(`tmp-${key.slice(0, 2)}`)) continue;
-      await removeStubbornly(join(this.#layout.layers, entry));
-      swept++;
-    }
-    return swept;
+  async #sweepTemporary(key: string): Promise<void> {
+    for (const entry of await readdir(this.#layout.layers))
+      if (entry.startsWith(`tmp-${key.slice(0, 2)}`))
+        await removeStubbornly(join(this.#layout.layers, entry));
   }
 
   /**
