@@ -21,6 +21,9 @@ import { lowerFinder } from './lower-file.ts';
 interface Facts {
   readonly entry: TarEntry;
   readonly content: string;
+  /** Its kind, and what it holds. */
+  readonly body: string;
+  /** What an ordinary user's files do not have. */
   readonly meta: string;
   /** undefined where the file system may not have been able to keep them. */
   readonly attributes: string | undefined;
@@ -40,6 +43,8 @@ export interface CompareInput {
   /** The unpacked layers below, lowest first, where the layer links into them. */
   readonly parents: readonly Lower[] | undefined;
   readonly signal: AbortSignal;
+  /** False: the folder has contents only; owners, modes, devices and attributes are in a model beside it. */
+  readonly asRoot?: boolean;
 }
 
 /**
@@ -50,7 +55,9 @@ export interface CompareInput {
  */
 export async function layerDifference(input: CompareInput): Promise<string | undefined> {
   const wanted = await wantedTree(input);
-  return wanted === undefined ? undefined : firstDifference(wanted, await foundTree(input.lower));
+  if (wanted === undefined) return undefined;
+  const { asRoot = process.geteuid?.() === 0 } = input;
+  return firstDifference(wanted, await foundTree(input.lower), asRoot);
 }
 
 async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
@@ -131,16 +138,13 @@ function cleaned(path: ByteString): ByteString {
   return clean === '.' ? ROOT : clean;
 }
 
-/** An ordinary user's folder has contents only: owners, modes, devices and attributes are in a model beside it. */
-const asRoot = process.geteuid?.() === 0;
 const COMPARED = /^(user\.|trusted\.|security\.capability$)/;
 
 function factsOf(entry: TarEntry, content: string): Facts {
   if (entry.type === 'link')
-    return { entry, content, meta: 'link', attributes: '', link: cleaned(entry.linkPath) };
+    return { entry, content, body: '', meta: '', attributes: '', link: cleaned(entry.linkPath) };
   const body =
     entry.type === 'symlink' ? entry.linkPath : entry.type === 'file' ? `${entry.size} ${content}` : '';
-  if (!asRoot) return { entry, content, meta: `${entry.type} ${body}`, attributes: undefined };
   const xattrs = [...(entry.xattrs ?? [])]
     .filter(([name]) => COMPARED.test(name))
     .map(([name, value]) => `${name}=${value.toString('hex')}`)
@@ -148,18 +152,24 @@ function factsOf(entry: TarEntry, content: string): Facts {
   const mode = entry.type === 'symlink' ? '' : entry.mode.toString(8);
   const owner = `${entry.uid}:${entry.gid}`;
   const device = `${entry.devMajor},${entry.devMinor}`;
-  const meta = [entry.type, mode, owner, body, device].join(' ');
-  return { entry, content, meta, attributes: isCopyable(entry.xattrs) ? xattrs.join(' ') : undefined };
+  const meta = [mode, owner, device].join(' ');
+  return {
+    entry,
+    content,
+    body: `${entry.type} ${body}`,
+    meta,
+    attributes: isCopyable(entry.xattrs) ? xattrs.join(' ') : undefined,
+  };
 }
 
-const inModel = ({ entry }: Facts): boolean =>
-  !asRoot && !['file', 'symlink', 'directory'].includes(entry.type);
+const IN_FOLDERS = ['file', 'symlink', 'directory'];
 
-function firstDifference(wanted: Tree, found: Tree): string | undefined {
-  for (const [path, facts] of wanted) {
-    if (inModel(facts)) continue;
+function firstDifference(wanted: Tree, found: Tree, asRoot: boolean): string | undefined {
+  for (const [path, { entry }] of wanted) {
+    if (!asRoot && !IN_FOLDERS.includes(entry.type)) continue;
     if (!found.has(path)) return `${showPath(path)} is gone`;
-    if (areSame(factsAt(wanted, path), factsAt(found, path))) continue;
+    const [one, other] = [factsAt(wanted, path), factsAt(found, path)];
+    if (one?.body === other?.body && (!asRoot || areSame(one, other))) continue;
     return path === ROOT ? 'its root folder has changed' : `${showPath(path)} has changed`;
   }
   if (!asRoot) return undefined;
