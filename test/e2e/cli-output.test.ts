@@ -108,7 +108,7 @@ upgrade: *steps
     async (variable) => {
       const env = { [variable]: '/proc/self' };
       for (const args of [['list'], ['upgrade'], ['image', 'list'], ['doctor']]) {
-        const ran = await world.skycap(args, { cwd, env, timeoutMs: 60_000 });
+        const ran = await world.skycap(args, { cwd, env });
         expect(ran.signal, `${args.join(' ')}: ${ran.stderr}`).toBe(null);
         expect(ran.stderr).not.toContain('INTERNAL');
       }

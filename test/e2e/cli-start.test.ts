@@ -87,7 +87,7 @@ describe('skycap lint', () => {
       await import(${JSON.stringify(pathToFileURL(join(root, 'dist/skycap.js')).href)});`;
     const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
       encoding: 'utf8',
-      timeout: 20_000,
+      timeout: 120_000,
     });
     const loaded = stderr
       .trim()

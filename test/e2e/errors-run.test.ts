@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, describe, it } from 'vitest';
+import { makeGate } from '../../src/testkit/gate.ts';
 import { enginesToTest } from '../support/engines.ts';
 import { expectRefused, type Refusal } from '../support/refused.ts';
 import { supervisorsOf } from '../support/supervisors.ts';
@@ -20,7 +21,7 @@ const cases: readonly Case[] = [
   {
     code: 'STEP_TIMEOUT',
     exit: 50,
-    steps: [`timeout: 1s\n    ${run('sleep 60')}`],
+    steps: [`timeout: 1s\n    ${run('sleep 600')}`],
     says: ['step %[0]', 'timeout of 1s'],
   },
   {
@@ -124,12 +125,12 @@ outputs:
 customActions:
 ${cases.map(({ code }) => `  ${actionOf(code)}: {description: x, stateless: true, modifies: false}\n`).join('')}  online: {description: x, stateless: true, modifies: false}
 install:
-  - ${run('echo waiting; sleep "$SECONDS_"')}
+  - ${run('echo waiting; sleep "$SECONDS_" || :')}
 online:
   - {description: x, invoke: {name: network, action: {run: "true"}}}
 ${cases.map(({ code, steps }) => `${actionOf(code)}:\n${steps.map((step) => `  - description: x\n    ${step.startsWith('env:') ? `invoke: {name: tools, ${step}, action: {command: ["true"]}}` : step}\n`).join('')}`).join('')}`.replace(
         'parameters:',
-        'parameters:\n  - {name: seconds, env: SECONDS_, type: integer, default: 0}',
+        'parameters:\n  - {name: seconds, env: SECONDS_, type: number, default: 0}',
       ),
       long: 'x'.repeat(125_000),
     });
@@ -150,7 +151,7 @@ ${cases.map(({ code, steps }) => `${actionOf(code)}:\n${steps.map((step) => `  -
   });
 
   it('RUN_CANCELLED a run that is interrupted', async () => {
-    const running = world.start(['install', 'cancelled', '--param=seconds=60'], { cwd });
+    const running = world.start(['install', 'cancelled', '--param=seconds=600'], { cwd });
     await running.said('install[0]: started');
     running.process.kill('SIGINT');
     expectRefused(await running.ended, {
@@ -253,12 +254,15 @@ ${cases.map(({ code, steps }) => `${actionOf(code)}:\n${steps.map((step) => `  -
   });
 
   it('STEP_UNKNOWN RESUME_UNKNOWN_STEP a step of which nothing tells how it ended', async () => {
-    const running = world.start(['install', 'lost', '--param=seconds=61'], { cwd });
+    const gate = makeGate();
+    const install = ['install', 'lost', `--param=seconds=${gate.seconds}`];
+    const running = world.start(install, { cwd });
     await running.said('install[0]: started');
     await running.said('waiting');
     for (const pid of supervisorsOf(world)) process.kill(pid, 'SIGKILL');
+    await gate.open();
     expectRefused(await running.ended, { code: 'STEP_UNKNOWN', exit: 51, says: ['install[0]', '--rerun'] });
-    expectRefused(await world.skycap(['install', 'lost', '--param=seconds=61', '--resume'], { cwd }), {
+    expectRefused(await world.skycap([...install, '--resume'], { cwd }), {
       code: 'RESUME_UNKNOWN_STEP',
       exit: 51,
       says: ['install[0]', 'idempotent'],

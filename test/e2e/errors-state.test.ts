@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeGate } from '../../src/testkit/gate.ts';
 import { enginesToTest } from '../support/engines.ts';
 import { expectRefused } from '../support/refused.ts';
 import { expectCode, makeWorld, type Ran, type Running, type World } from '../support/world.ts';
@@ -32,14 +33,14 @@ version: 1.0.0
 invocationImages:
   - {name: tools, image: "${tools}"}
 parameters:
-  - {name: seconds, env: SECONDS_, type: integer, default: 0}
+  - {name: seconds, env: SECONDS_, type: number, default: 0}
 outputs:
   - {name: open, type: string}
   - {name: secret, type: string, sensitive: true}
 install:
   - id: only
     description: Only
-    invoke: {name: tools, action: {run: 'echo waiting; sleep "$SECONDS_"; for o in open secret; do echo $o > outputs/$o; done'}}
+    invoke: {name: tools, action: {run: 'echo waiting; sleep "$SECONDS_" || :; for o in open secret; do echo $o > outputs/$o; done'}}
 `,
     });
     expectCode(await world.skycap(['lock'], { cwd }), 0);
@@ -161,7 +162,7 @@ install:
   });
 
   it('STATE_LOCKED an installation that is worked on', async () => {
-    const running = world.start(['install', 'long', '--param=seconds=60'], { cwd });
+    const running = world.start(['install', 'long', '--param=seconds=600'], { cwd });
     await running.said('only | waiting');
     expectRefused(await world.skycap(['install', 'long', '--force'], { cwd }), {
       code: 'STATE_LOCKED',
@@ -173,7 +174,9 @@ install:
   });
 
   it('is followed and cancelled to the end that is known where its process died', async () => {
-    const running = world.start(['install', 'dead', '--param=seconds=5'], { cwd });
+    const gate = makeGate();
+    const install = ['install', 'dead', `--param=seconds=${gate.seconds}`];
+    const running = world.start(install, { cwd });
     await running.said('only | waiting');
     const follower = world.start(['run', 'logs', '-i', 'dead', '-f']);
     await follower.said('only | waiting');
@@ -190,10 +193,9 @@ install:
       says: [run?.id as string, 'is gone', 'next action'],
     });
     // What was interrupted comes to its end by itself, and then there is nothing left to resume: a success.
-    const resumed = expectCode(
-      await world.skycap(['install', 'dead', '--param=seconds=5', '--resume'], { cwd }),
-      0,
-    );
+    const resuming = world.skycap([...install, '--resume'], { cwd });
+    await gate.open();
+    const resumed = expectCode(await resuming, 0);
     expect(resumed.stderr).toContain('nothing left to resume');
     const shown = await world.skycap(['run', 'show', run?.id as string, '-o', 'json']);
     expect(shown.json()).toMatchObject({ state: 'succeeded', steps: [{ id: 'only', state: 'succeeded' }] });

@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeGate } from '../../src/testkit/gate.ts';
 import { enginesToTest } from '../support/engines.ts';
 import { type Watched, watchProcesses } from '../support/process-watch.ts';
 import { formsIn, promisedForms } from '../support/secret-forms.ts';
@@ -71,7 +72,7 @@ for value; do
 done
 `;
 
-function porterYaml(image: string, shows: string): string {
+function porterYaml(image: string, shows: string, wait: string): string {
   const parameter = (name: string, keys: string): string =>
     `  - {name: hidden-${name}, ${keys}, sensitive: true}\n  - {name: public-${name}, ${keys}}\n`;
   const both = (text: (kind: 'hidden' | 'public') => string): string => text('hidden') + text('public');
@@ -116,7 +117,7 @@ install: &steps
           /usr/bin/print-forms "$CRED_ENV" "$CRED_COMMAND" "$(cat /home/nonroot/cred-path)"
           echo "$HIDDEN_OBJECT $PUBLIC_OBJECT"
           env; cat /cnab/claim.json /cnab/context.json /cnab/bundle.json
-          if [ "$WAIT" = true ]; then echo waiting; sleep 2; fi
+          if [ "$WAIT" = true ]; then echo waiting; ${wait}; fi
   - id: argument
     description: Deploy \${ bundle.parameters.hidden-environment } and \${ bundle.parameters.public-environment }
     invoke:
@@ -182,6 +183,7 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what is left behind on %s
   let cwd: string;
   let inputs: string[];
   const env = { USER_CRED: credentials.env };
+  const gate = makeGate();
   /** Every place with what was found there. */
   const places = new Map<string, Buffer>();
   /** Command lines and environments of everything that ran on this host meanwhile. */
@@ -228,7 +230,7 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what is left behind on %s
       writeFileSync(join(given, name), content);
       return join(given, name);
     };
-    cwd = world.bundle({ 'porter.yaml': porterYaml(image, shows) });
+    cwd = world.bundle({ 'porter.yaml': porterYaml(image, shows, gate.wait) });
     const values = (kind: 'secret' | 'twin', prefix: string): string[] => [
       '--param',
       `${prefix}-environment=@${put(`${prefix}-environment`, pairs.environment[kind])}`,
@@ -284,6 +286,7 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what is left behind on %s
       // Its last forms are printed, and what it prints lies wherever it lies.
       await waiting.said('waiting');
       lookAtDisk('while a step runs', onDisk());
+      await gate.open();
       expectCode(look('install', await waiting.ended), 0);
       writeFileSync(join(given, 'hidden-environment'), pairs.changed.secret);
       writeFileSync(join(given, 'public-environment'), pairs.changed.twin);

@@ -2,6 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeGate } from '../../src/testkit/gate.ts';
 import { enginesToTest } from '../support/engines.ts';
 import { supervisorsOf } from '../support/supervisors.ts';
 import {
@@ -44,6 +45,7 @@ function started(ran: Ran): readonly unknown[] {
 }
 
 describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine) => {
+  const gate = makeGate();
   let world: World;
   let tools: string;
   let cwd: string;
@@ -51,7 +53,7 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
   beforeAll(async () => {
     world = await makeWorld(engine);
     tools = await world.image('tools:1');
-    cwd = world.bundle({ 'porter.yaml': bundle(tools) });
+    cwd = world.bundle({ 'porter.yaml': bundle(tools, gate.wait) });
     expectCode(await world.skycap(['lock'], { cwd }), 0);
   });
   afterAll(() => world[Symbol.asyncDispose]());
@@ -193,7 +195,9 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
     first.process.kill('SIGKILL');
     await first.ended;
 
-    const next = expectCode(await invoke('orphan', 'look'), 0);
+    const going = invoke('orphan', 'look');
+    await gate.open();
+    const next = expectCode(await going, 0);
 
     expect(next.stderr).toContain('was interrupted');
     const [install] = await runsOf('orphan');
@@ -238,7 +242,7 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
   });
 
   it('B88 keeps what was done when bundle or lock changed, and refuses', async () => {
-    const own = world.bundle({ 'porter.yaml': bundle(tools), note: 'one' });
+    const own = world.bundle({ 'porter.yaml': bundle(tools, gate.wait), note: 'one' });
     expectCode(await world.skycap(['lock'], { cwd: own }), 0);
     expectCode(await act(['install', 'edited'], { cwd: own }), 0);
     const args = ['invoke', 'edited', '--action', 'long-way'];
@@ -338,7 +342,7 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
       input: 'cat /left-behind; ls /cnab/app/beside; exit\n',
       encoding: 'utf8',
       env: world.env,
-      timeout: 60_000,
+      timeout: 300_000,
     });
     expect(shell.stdout).toContain('in the root of it');
     expect(shell.stdout).toContain('/cnab/app/beside');
@@ -499,6 +503,7 @@ describe.each(enginesToTest('oci-runtime'))('actions and records on %s', (engine
     await running.said('waiting');
     const { id } = (await runsOf(name)).at(-1) as RunJson;
     for (const pid of supervisorsOf(world, id)) process.kill(pid, 'SIGKILL');
+    await gate.open();
     return await running.ended;
   }
 });
@@ -537,7 +542,7 @@ install: &steps
 upgrade: *steps
 `;
 
-const bundle = (tools: string): string => `name: acts
+const bundle = (tools: string, wait: string): string => `name: acts
 version: 1.0.0
 invocationImages:
   - name: tools
@@ -575,7 +580,7 @@ install:
         run: |
           echo to stdout
           echo x >> /count/times
-          [ "$WORD" != slow ] || { echo about to write; sleep 3; }
+          [ "$WORD" != slow ] || { echo about to write; ${wait}; }
           [ "$WORD" != fail ] || exit 8
           printf '%s' "$WORD" > /cnab/app/outputs/made
   - description: Use
@@ -615,7 +620,7 @@ wait:
           trap '[ "$WORD" = stubborn ] || { echo got TERM; exit 0; }' TERM
           echo waiting
           i=0
-          while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1 || :; done
+          while [ $i -lt 6000 ]; do i=$((i+1)); sleep 0.1 || :; done
 change:
   - description: Change
     id: change
@@ -625,10 +630,10 @@ change:
       action: {run: 'printf %s "$WORD" > /cnab/app/outputs/made'}
 meet-a:
   - description: A
-    invoke: {name: tools, action: {run: 'touch /count/a; i=0; until [ -e /count/b ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done'}}
+    invoke: {name: tools, action: {run: 'touch /count/a; i=0; until [ -e /count/b ]; do i=$((i+1)); [ $i -lt 1200 ]; sleep 0.1; done'}}
 meet-b:
   - description: B
-    invoke: {name: tools, action: {run: 'touch /count/b; i=0; until [ -e /count/a ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done'}}
+    invoke: {name: tools, action: {run: 'touch /count/b; i=0; until [ -e /count/a ]; do i=$((i+1)); [ $i -lt 1200 ]; sleep 0.1; done'}}
 long-way:
   - description: First
     id: first
@@ -661,7 +666,7 @@ vanishes:
     invoke:
       name: tools
       env: {WORD: "\${ bundle.parameters.word }"}
-      action: {run: 'if [ "$WORD" = ends ]; then exit 0; fi; echo waiting; sleep 4'}
+      action: {run: 'if [ "$WORD" = ends ]; then exit 0; fi; echo waiting; ${wait}'}
 vanishes-well:
   - description: Vanishes well
     id: vanishes-well
@@ -669,7 +674,7 @@ vanishes-well:
     invoke:
       name: tools
       env: {WORD: "\${ bundle.parameters.word }"}
-      action: {run: 'if [ "$WORD" = ends ]; then exit 0; fi; echo waiting; sleep 4'}
+      action: {run: 'if [ "$WORD" = ends ]; then exit 0; fi; echo waiting; ${wait}'}
 breaks:
   - description: Breaks
     id: breaks

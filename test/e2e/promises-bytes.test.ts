@@ -262,9 +262,7 @@ install:
       serving.process.kill('SIGTERM');
       await serving.ended;
     }
-    const wide = await world.skycap(['registry', 'serve', '--port', '0', '--address', '0.0.0.0'], {
-      timeoutMs: 20_000,
-    });
+    const wide = await world.skycap(['registry', 'serve', '--port', '0', '--address', '0.0.0.0']);
     expectCode(wide, 28);
   });
 
@@ -328,7 +326,8 @@ install:
     const bad = await world.skycap(['install', 'other', '--param', `word=${'a'.repeat(60)}!`], { cwd });
     expectCode(bad, 2);
     expect(bad.stderr).toContain('pattern');
-    expect(performance.now() - started).toBeLessThan(30_000);
+    // A matcher that tries every way would not come to an end at all.
+    expect(performance.now() - started).toBeLessThan(120_000);
   });
 });
 

@@ -38,7 +38,7 @@ install:
   - ${run('cat /data; echo changed > /data; cat /data')}
   - {id: other, description: Other, invoke: {name: tools, action: {command: ["true"]}}}
 waits:
-  - ${run('echo looking; sleep 100')}
+  - ${run('echo looking; sleep 600')}
   - {id: other, description: Other, invoke: {name: tools, action: {command: ["true"]}}}
 `,
     });

@@ -121,15 +121,16 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('the order of steps on %s'
     for (const attempt of step?.attempts ?? []) {
       const tookMs = Date.parse(attempt.finishedAt) - Date.parse(attempt.startedAt);
       expect(tookMs).toBeGreaterThanOrEqual(900);
-      expect(tookMs).toBeLessThan(20_000);
+      // Its command would take longer.
+      expect(tookMs).toBeLessThan(600_000);
     }
   });
 
   it('B44 keeps the timeout after the tool was killed', async () => {
-    const first = world.start(['install', 'orphan', '--param', 'on=true', '--progress', 'json'], { cwd });
-    await first.said('"type":"step.running"');
-    first.process.kill('SIGKILL');
-    await first.ended;
+    // It dies by itself as soon as the step runs, however long that took.
+    const env = { SKYCAP_FAILPOINT: 'running' };
+    const first = await world.skycap(['install', 'orphan', '--param', 'on=true'], { cwd, env });
+    expect(first.signal).toBe('SIGKILL');
 
     const next = expectCode(await world.skycap(['uninstall', 'orphan', '--progress', 'json'], { cwd }), 0);
 
@@ -188,7 +189,7 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('the order of steps on %s'
 
   it('B47 gives TERM and the grace time, runs always steps, and says 130', async () => {
     const running = world.start(
-      ['invoke', 'order', '--action', 'long', '--grace', '20s', '--progress', 'json'],
+      ['invoke', 'order', '--action', 'long', '--grace', '2m', '--progress', 'json'],
       { cwd },
     );
     await running.said('ready to end');
@@ -255,9 +256,9 @@ install:
   });
 });
 
-/** Waits up to 30 s for a file of another step. */
+/** Waits up to two minutes and more for a file of another step. */
 const until = (file: string): string =>
-  `i=0; until [ -e ${file} ]; do i=$((i+1)); [ $i -lt 300 ] || exit 11; sleep 0.1; done`;
+  `i=0; until [ -e ${file} ]; do i=$((i+1)); [ $i -lt 1200 ] || exit 11; sleep 0.1; done`;
 
 const bundle = (tools: string): string => `name: order
 version: 1.0.0
@@ -286,7 +287,7 @@ install:
     id: maybe-long
     when: \${ bundle.parameters.on }
     timeout: 3s
-    invoke: {name: tools, action: {command: [sleep, '100']}}
+    invoke: {name: tools, action: {command: [sleep, '600']}}
 graph:
   - description: A
     id: a
@@ -347,7 +348,7 @@ slow:
     id: sleeps
     timeout: 1s
     retry: {attempts: 2, delay: 100ms}
-    invoke: {name: tools, action: {command: [sleep, '100']}}
+    invoke: {name: tools, action: {command: [sleep, '600']}}
 flaky:
   - description: Any code
     id: any-code
@@ -401,7 +402,7 @@ fast:
         run: |
           if [ "$CELL" = x ]; then ${until('y-began')}; exit 5; fi
           touch "$CELL-began"
-          sleep 100
+          sleep 600
 long:
   - description: Long
     id: long

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeGate } from '../../src/testkit/gate.ts';
 import { enginesToTest } from '../support/engines.ts';
 import { expectCode, makeWorld, type Ran, type World } from '../support/world.ts';
 
@@ -33,7 +34,7 @@ invocationImages:
   - {name: tools, image: "${image}"}
 parameters:
   - {name: secret, type: string, sensitive: true, default: ""}
-  - {name: seconds, type: integer, default: 0}
+  - {name: seconds, type: number, default: 0}
   - {name: bytes, type: integer, default: 1}
 outputs:
   - {name: one, type: string, sensitive: true}
@@ -46,7 +47,7 @@ install: &steps
       name: tools
       action:
         run: |
-          echo "$$ begins"; sleep "$SECONDS_"
+          echo "$$ begins"; sleep "$SECONDS_" || :
           echo kept-in-the-$(echo workspace) > state.txt
           head -c "$BYTES" /dev/urandom > random.bin
           cd outputs; for name in one two open; do printf value-of-%s $name > $name; done
@@ -109,14 +110,18 @@ upgrade: *steps
   });
 
   it('S46 has the kernel release the lock of a killed holder', async () => {
-    const holder = world.start(['install', 'locked', '--param', 'seconds=4', '--param', 'secret=x'], { cwd });
+    const gate = makeGate();
+    const wait = ['--param', `seconds=${gate.seconds}`];
+    const holder = world.start(['install', 'locked', ...wait, '--param', 'secret=x'], { cwd });
     await holder.said(/begins/);
-    const refused = await world.skycap(['install', 'locked', '--force'], { cwd, timeoutMs: 60_000 });
+    const refused = await world.skycap(['install', 'locked', '--force'], { cwd });
     expectCode(refused, 61);
     expect(refused.stderr).toContain('STATE_LOCKED');
     holder.process.kill('SIGKILL');
     await holder.ended;
-    const next = expectCode(await world.skycap(['upgrade', 'locked', '--param', 'seconds=0'], { cwd }), 0);
+    const going = world.skycap(['upgrade', 'locked', '--param', 'seconds=0'], { cwd });
+    await gate.open();
+    const next = expectCode(await going, 0);
     expect(next.stderr).not.toContain('STATE_LOCKED');
   });
 

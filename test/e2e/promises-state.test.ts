@@ -242,7 +242,7 @@ install:
           echo and changed | tee -a shipped unlisted
   - description: Wait
     when: \${ bundle.parameters.wait }
-    invoke: {name: tools, action: {run: trap 'exit 1' TERM; echo now waiting; sleep 60 & wait}}
+    invoke: {name: tools, action: {run: trap 'exit 1' TERM; echo now waiting; sleep 600 & wait}}
 `;
 }
 
@@ -254,7 +254,7 @@ function outside(tools: string): string {
   - description: Watch
     id: watch
     needs: []
-    timeout: 60s
+    timeout: 10m
     invoke:
       name: tools
       action:

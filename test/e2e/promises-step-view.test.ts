@@ -259,7 +259,7 @@ function asUser(user: string): string {
 
 /** Not for ever: where the workspace cannot be written, the other step cannot say anything. */
 function until(file: string): string {
-  return `i=0; while [ ! -e ${file} ] && [ $i -lt 200 ]; do i=$((i+1)); sleep 0.1; done`;
+  return `i=0; while [ ! -e ${file} ] && [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.1; done`;
 }
 
 function bundle(images: Readonly<Record<string, string>>): string {

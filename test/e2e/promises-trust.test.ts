@@ -3,7 +3,9 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeGate } from '../../src/testkit/gate.ts';
 import { enginesToTest } from '../support/engines.ts';
 import { promisedForms } from '../support/secret-forms.ts';
 import { expectCode, makeWorld, program, type World } from '../support/world.ts';
@@ -264,6 +266,8 @@ install:
   });
 
   it('S22 holds the output of a step that makes a sensitive output, unless --show-live', async () => {
+    const steps = ['open', 'closed', 'opened', 'nowhere'];
+    const gates = steps.map(makeGate);
     const cwd = await locked(`name: held
 version: 1.0.0
 invocationImages:
@@ -273,42 +277,49 @@ outputs:
   - {name: closed, type: string, sensitive: true}
   - {name: opened, type: string, sensitive: true}
 install:
-${['open', 'closed', 'opened', 'nowhere']
+${steps
   .map(
-    (name) => `  - id: ${name}
+    (name, at) => `  - id: ${name}
     description: ${name}
     invoke:
       name: tools
-      action: {command: [sh, -c, "echo ${name}-is-the-value; sleep 0.7"]}
+      action: {command: [sh, -c, "echo ${name}-is-the-value; ${gates[at]?.wait}"]}
       outputs: [{name: ${name}, stdout: true${name === 'opened' ? ', sensitive: false' : ''}}]
 `,
   )
   .join('')}`);
-    const look = async (args: readonly string[]) => {
-      const ran = expectCode(
-        await world.skycap(['install', '--force', '--progress', 'json', ...args], { cwd }),
-        0,
-      );
+    /** Steps of which something is to be seen while they wait go on only when it was seen; the others when they began. */
+    const look = async (isHeld: (step: string) => boolean, args: readonly string[]) => {
+      const running = world.start(['install', '--force', '--progress', 'json', ...args], { cwd });
+      const opened = new Map<string, number>();
+      for (const [at, step] of steps.entries()) {
+        await running.said(new RegExp(`"step\\.${isHeld(step) ? 'running' : 'output'}"[^\n]*"${step}"`));
+        // What was seen is then the older by at least a millisecond.
+        await sleep(isHeld(step) ? 300 : 10);
+        opened.set(step, Date.now());
+        await gates[at]?.open();
+      }
+      const ran = expectCode(await running.ended, 0);
       const of = (type: string, step: string) =>
         ran.events.find((event) => event.type === type && event.step === step) as {
           time: string;
           text?: string;
         };
-      return ['open', 'closed', 'opened', 'nowhere'].map((step) => {
+      return steps.map((step) => {
         const shown = of('step.output', step);
-        const left = Date.parse(of('step.finished', step).time) - Date.parse(shown.time);
-        return [step, shown.text?.trim(), left > 400 ? 'at once' : 'held'];
+        const isLate = Date.parse(shown.time) >= (opened.get(step) ?? 0);
+        return [step, shown.text?.trim(), isLate ? 'held' : 'at once'];
       });
     };
     const hidden = '*******';
-    expect(await look([])).toEqual([
+    expect(await look((step) => ['closed', 'nowhere'].includes(step), [])).toEqual([
       ['open', 'open-is-the-value', 'at once'],
       ['closed', hidden, 'held'],
       ['opened', 'opened-is-the-value', 'at once'],
       ['nowhere', hidden, 'held'],
     ]);
     // An installation of its own: what a last run made is masked from the start.
-    const live = await look(['fresh', '--show-live']);
+    const live = await look(() => false, ['fresh', '--show-live']);
     expect(live.map(([, , when]) => when)).toEqual(['at once', 'at once', 'at once', 'at once']);
   });
 
@@ -350,6 +361,7 @@ ${[
   });
 
   it('S24 does not show what steps of a killed run printed where it had secrets', async () => {
+    const gate = makeGate();
     const cwd = await locked(`name: orphaned
 version: 1.0.0
 invocationImages:
@@ -358,7 +370,7 @@ credentials:
   - {name: token, env: TOKEN}
 install:
   - {id: knows, description: Knows, credentials: [token], invoke: {name: tools, action: {run: 'echo "$TOKEN" > token'}}}
-  - {id: blind, description: Blind, invoke: {name: tools, action: {run: 'sleep 2; echo it is $(cat token)'}}}
+  - {id: blind, description: Blind, invoke: {name: tools, action: {run: '${gate.wait}; echo it is $(cat token)'}}}
 `);
     const args = ['install', 'orphaned', '--credential', 'token=env:T', '--progress', 'json'];
     const env = { T: 'a-token-of-mine' };
@@ -367,7 +379,9 @@ install:
     first.process.kill('SIGKILL');
     await first.ended;
 
-    const next = expectCode(await world.skycap([...args, '--resume'], { cwd, env }), 0);
+    const going = world.skycap([...args, '--resume'], { cwd, env });
+    await gate.open();
+    const next = expectCode(await going, 0);
 
     expect(next.events).toContainEqual(
       expect.objectContaining({ type: 'step.finished', step: 'blind', exitCode: 0 }),

@@ -112,7 +112,6 @@ describe('registry serve', () => {
     put('hashed', 'alice:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n', 0o600);
     const ran = await world.skycap(['registry', 'serve', '--port', '0', ...flags], {
       cwd: world.directory,
-      timeoutMs: 30_000,
     });
     expectCode(ran, code);
     expect(ran.stderr).toContain(said);

@@ -19,7 +19,7 @@ upgrade:
     invoke: {name: tools, action: {command: [/bin/true]}}
 wait:
   - description: Wait
-    invoke: {name: tools, action: {command: [sh, -c, "echo waiting; sleep 100"]}}
+    invoke: {name: tools, action: {command: [sh, -c, "echo waiting; sleep 600"]}}
 fail:
   - description: Fail
     invoke: {name: tools, action: {command: [/bin/false]}}

@@ -14,7 +14,7 @@ export function engineTrouble(engine: EngineName): string | undefined {
   }
   if (engine === 'docker') {
     try {
-      execFileSync('docker', ['version'], { stdio: 'ignore', timeout: 10_000 });
+      execFileSync('docker', ['version'], { stdio: 'ignore', timeout: 120_000 });
     } catch {
       return 'no Docker daemon answers';
     }
