@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { fc } from '../testkit/property.ts';
 import { parseBundle } from './parse-bundle.ts';
 
 const head =

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
+import { fc } from '../testkit/property.ts';
 import { applyEdits } from './edits.ts';
 import { childOf, type ScalarNode } from './node.ts';
 import { editScalar, sourceOffset, sourceSpan, styleAt } from './offsets.ts';

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import fc from 'fast-check';
 import { extract, pack } from 'tar-stream';
 import { describe, expect, it } from 'vitest';
+import { fc } from '../testkit/property.ts';
 import { oneChunk, type PackEntry, packArchive, packFiles, readAll, readArchive } from './archive.ts';
 
 const name = fc

@@ -151,7 +151,7 @@ describe('what an interrupted run left', () => {
 describe('a run killed between two attempts', () => {
   it('has not succeeded where the first was stopped at its timeout and ended with 0', async () => {
     const directory = world.bundle(
-      `install:\n${step('a', '    timeout: 20ms\n    retry: {attempts: 2, delay: 1ms}\n')}`,
+      `install:\n${step('a', '    timeout: 300ms\n    retry: {attempts: 2, delay: 1ms}\n')}`,
     );
     const { image, calls } = programs({
       a: (process) => (calls.length === 1 ? new Promise((resolve) => process.onTerm(() => resolve(0))) : 0),

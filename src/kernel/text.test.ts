@@ -1,7 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
-
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { fc } from '../testkit/property.ts';
 
 import { type CiSystem, ciSystem, escapeLine, escapeTerminal, neutraliseWorkflowCommands } from './text.ts';
 

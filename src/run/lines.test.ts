@@ -1,5 +1,5 @@
-import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { fc } from '../testkit/property.ts';
 import { LineSplitter } from './lines.ts';
 
 function split(text: string, size: number): readonly string[] {

@@ -1,9 +1,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../kernel/index.ts';
+import { fc } from '../testkit/property.ts';
 import { isAddress } from './parse-registries.ts';
 import { readContainersRules } from './registries-conf.ts';
 import type { RegistryRule } from './types.ts';

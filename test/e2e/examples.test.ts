@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { aloneWith } from '../support/alone.ts';
 import { debianTools } from '../support/debian-tools.ts';
 import { enginesToTest, engineTrouble } from '../support/engines.ts';
 import { type KubernetesApi, startKubernetesApi } from '../support/kubernetes-api.ts';
@@ -14,11 +15,13 @@ const image = 'skycap-example-greeter';
 const engines = enginesToTest('oci-runtime', 'docker').includes('docker') ? enginesToTest('oci-runtime') : [];
 
 describe.each(engines)('examples/kubectl-and-docker on %s', (engine) => {
+  let alone: Disposable;
   let world: World;
   let api: KubernetesApi;
   let cwd: string;
 
   beforeAll(async () => {
+    alone = await aloneWith(image);
     world = await makeWorld(engine);
     api = await startKubernetesApi();
     const kubectl = await debianTools('kubectl', 'kubernetes-client:/usr/bin/kubectl');
@@ -44,6 +47,7 @@ describe.each(engines)('examples/kubectl-and-docker on %s', (engine) => {
     if (engineTrouble('docker') === undefined && holdsImage()) execFileSync('docker', ['image', 'rm', image]);
     await api?.[Symbol.asyncDispose]();
     await world[Symbol.asyncDispose]();
+    alone[Symbol.dispose]();
   });
 
   const holdsImage = (): boolean =>

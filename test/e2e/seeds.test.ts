@@ -1,10 +1,12 @@
 import { execFileSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { debianRegistry, type RunningRegistry } from '../../src/testkit/registry/index.ts';
+import { aloneWith } from '../support/alone.ts';
 import { debianTools } from '../support/debian-tools.ts';
-import { type DockerRegistry, startDockerRegistry } from '../support/docker-registry.ts';
 import { enginesToTest, engineTrouble } from '../support/engines.ts';
 import { helm, kubectl, terraform } from '../support/stand-ins.ts';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
@@ -13,11 +15,11 @@ const seeds = join(import.meta.dirname, '../data/seed-bundles');
 
 describe.each(enginesToTest('oci-runtime', 'docker'))("the proposal's bundles on %s", (engine) => {
   let world: World;
-  let registry: DockerRegistry;
+  let registry: RunningRegistry;
 
   beforeAll(async () => {
     world = await makeWorld(engine);
-    registry = await startDockerRegistry();
+    registry = await debianRegistry({ kind: 'open' });
     const tools = {
       'myorg/terraform-invocation-image:latest': ['terraform', terraform],
       'infra/terraform-invocation-image:latest': ['terraform', terraform],
@@ -115,12 +117,14 @@ describe.each(enginesToTest('oci-runtime', 'docker'))("the proposal's bundles on
     const docker = (...args: string[]): string =>
       execFileSync('docker', args, { encoding: 'utf8', stdio: 'pipe' }).trim();
     const isThere = (): boolean => docker('ps', '-aq', '--filter', `name=^${container}$`) !== '';
+    let alone: Disposable;
     let cwd: string;
     let port: number;
     let digest: string;
 
     beforeAll(async () => {
       expect(engineTrouble('docker'), 'it runs on a Docker daemon').toBeUndefined();
+      alone = await aloneWith(container);
       expect(isThere(), `a container ${container} that is not ours`).toBe(false);
       const tools = 'container/docker-invocation-image:stable';
       const folder = await debianTools('docker', 'docker.io:/usr/bin/docker');
@@ -132,9 +136,10 @@ describe.each(enginesToTest('oci-runtime', 'docker'))("the proposal's bundles on
       declare(digest);
     }, 600_000);
     afterAll(() => {
-      if (isThere()) docker('rm', '-f', '-v', container);
+      if (alone !== undefined && isThere()) docker('rm', '-f', '-v', container);
       for (const id of docker('image', 'ls', '-q', `${registry.host}/myorg/myapp`).split('\n'))
         if (id !== '') docker('image', 'rm', '-f', id);
+      alone?.[Symbol.dispose]();
     });
 
     /** A web server that says its name, on Docker's registry; the digest. */
@@ -173,7 +178,7 @@ images:
         try {
           return await (await fetch(`http://127.0.0.1:${port}/`)).text();
         } catch (cause) {
-          if (tries === 50) throw cause;
+          if (tries === 1200) throw cause;
           await new Promise((resolve) => setTimeout(resolve, 100));
         }
       }
@@ -202,12 +207,12 @@ images:
   });
 });
 
+/** Of those that the kernel gives to nobody who does not ask for it: the daemon takes it some time later. */
 async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    const port = randomInt(20_000, 30_000);
+    if (await isFree(port)) return port;
+  }
 }
 
 async function isFree(port: number): Promise<boolean> {

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
+import { fc } from '../../testkit/property.ts';
 import { parsePlainYaml } from './fast.ts';
 import { parseWithLibrary } from './yaml.ts';
 

@@ -12,6 +12,7 @@ import {
   type PinnedImage,
   type Store,
 } from '../../oci/index.ts';
+import { makeGate } from '../../testkit/gate.ts';
 import { makeImage } from '../../testkit/images/index.ts';
 import { packFiles, readAll, readArchive } from '../archive.ts';
 import type { ContainerExit, ContainerRun, Session } from '../port.ts';
@@ -411,8 +412,7 @@ describe.runIf(probe.fits)('docker engine', () => {
     ).toMatchObject({ exitCode: 137, cause: 'cancelled' });
     const third = new AbortController();
     const kill = new AbortController();
-    const before = Date.now();
-    await ends(spec(stubborn, { graceMs: 60_000 }), {
+    await ends(spec(stubborn, { graceMs: 3_600_000 }), {
       signal: third.signal,
       kill: kill.signal,
       onOutput: () => {
@@ -420,13 +420,14 @@ describe.runIf(probe.fits)('docker engine', () => {
         kill.abort();
       },
     });
-    expect(Date.now() - before).toBeLessThan(20_000);
   });
   it('keeps a timeout', async () => {
     const ended = await ends(
-      spec(`trap 'exit 7' TERM; while :; do busybox sleep 0.1; done`, { timeoutMs: 700 }),
+      spec(`trap 'exit 7' TERM; while :; do busybox sleep 0.1; done`, { timeoutMs: 1500 }),
     );
-    expect(ended).toMatchObject({ exitCode: 7, cause: 'timeout' });
+    expect(ended.cause).toBe('timeout');
+    // TERM may come before the shell has set its trap.
+    expect([7, 143]).toContain(ended.exitCode);
   });
   it('keeps limits of memory and processes', async () => {
     const oom = await ends(
@@ -434,7 +435,7 @@ describe.runIf(probe.fits)('docker engine', () => {
     );
     expect(oom).toMatchObject({ exitCode: 137, cause: 'oom' });
     const pids = await ends(
-      spec(`i=0; while [ $i -lt 40 ]; do busybox sleep 5 & i=$((i+1)); done`, { resources: { pids: 12 } }),
+      spec(`i=0; while [ $i -lt 40 ]; do busybox sleep 600 & i=$((i+1)); done`, { resources: { pids: 12 } }),
     );
     expect(pids.exitCode).not.toBe(0);
   });
@@ -671,8 +672,9 @@ describe.runIf(probe.fits)('docker engine', () => {
       }
     });
     it('is not needed: a container whose supervisor was killed too ends as unknown, never green', async () => {
-      const run = spec('echo a; busybox sleep 2; exit 0');
-      const ended = await ends(run, {
+      const gate = makeGate();
+      const run = spec(`echo a; busybox sleep ${gate.seconds} || :; exit 0`);
+      const ending = ends(run, {
         onOutput: () => {
           const { pid } = JSON.parse(
             readFileSync(
@@ -681,9 +683,10 @@ describe.runIf(probe.fits)('docker engine', () => {
             ),
           ) as { pid: number };
           process.kill(pid, 'SIGKILL');
+          void gate.open();
         },
       });
-      expect(ended).toMatchObject({ exitCode: 0, cause: 'unknown' });
+      expect(await ending).toMatchObject({ exitCode: 0, cause: 'unknown' });
     });
   });
 

@@ -109,10 +109,11 @@ describe('confinement on crun', () => {
 
   it('does not share abstract sockets with the host', async () => {
     const server = createServer();
-    await new Promise<void>((resolve) => server.listen('\0skycap-confinement', resolve));
+    const name = `skycap-confinement-${process.pid}`;
+    await new Promise<void>((resolve) => server.listen(`\0${name}`, resolve));
     try {
       for (const network of ['none', 'default'] as const) {
-        expect(await said('grep -c skycap-confinement /proc/net/unix', { network })).toBe('0\n');
+        expect(await said(`grep -c ${name} /proc/net/unix`, { network })).toBe('0\n');
       }
     } finally {
       server.close();

@@ -47,7 +47,7 @@ describe('a holder on crun', () => {
     await session.release(ran.containerId, { keep: false });
     await session.close({ keepWorkspace: false });
     expect(await context.leftovers()).toEqual([]);
-  }, 15_000);
+  });
 
   it('that was killed under a step lets it end and be cancelled, and fails the next ones', async () => {
     await using context = new CaseContext(fixture);
@@ -61,7 +61,7 @@ describe('a holder on crun', () => {
     await failing(context, session);
     await session.close({ keepWorkspace: false });
     expect(await context.leftovers()).toEqual([]);
-  }, 15_000);
+  });
 
   it('that has ended answers whoever asks it later', async () => {
     const runFolder = mkdtempSync('/dev/shm/engine-holder-');
@@ -90,7 +90,7 @@ describe('a holder on crun', () => {
     } finally {
       rmSync(runFolder, { recursive: true });
     }
-  }, 15_000);
+  });
 
   it('that answers late does not keep a step from being cancelled', async () => {
     await using context = new CaseContext(fixture);
@@ -113,7 +113,7 @@ describe('a holder on crun', () => {
     }
     await session.close({ keepWorkspace: false });
     expect(await context.leftovers()).toEqual([]);
-  }, 15_000);
+  });
 });
 
 describe('the layers of a run on crun', () => {
@@ -148,5 +148,5 @@ describe('the layers of a run on crun', () => {
     await running.result;
     await session.close({ keepWorkspace: false });
     expect(leases()).toEqual([]);
-  }, 60_000);
+  });
 });

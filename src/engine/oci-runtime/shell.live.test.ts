@@ -56,7 +56,7 @@ describe('shells and sockets on crun', () => {
     };
     const mine = (lease: string): boolean => lease.includes(`kept-${session.runId}`);
     expect(leases().filter(mine)).toHaveLength(1);
-    await fixture.engine.sweep(session.runId, { signal: AbortSignal.timeout(10_000), emit: () => {} });
+    await fixture.engine.sweep(session.runId, { signal: new AbortController().signal, emit: () => {} });
     expect(leases().filter(mine)).toEqual([]);
   });
 
@@ -114,7 +114,7 @@ describe('shells and sockets on crun', () => {
     try {
       await using context = new CaseContext(fixture);
       const session = await context.session();
-      const ask = shell(`nc -w 3 127.0.0.1 ${port} </dev/null 2>/dev/null; true`);
+      const ask = shell(`nc -w 60 127.0.0.1 ${port} </dev/null 2>/dev/null; true`);
       expect((await context.run(session, ask, { network: 'host' })).stdout).toBe('reached the host');
       expect((await context.run(session, ask)).stdout).toBe('');
     } finally {

@@ -11,7 +11,7 @@ import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   TEST_CA,
   TEST_CLIENT_CERT,
@@ -23,6 +23,7 @@ import { allowAddresses, createHttpClient, type HttpClientOptions, HttpFailure }
 
 const cleanups: (() => Promise<unknown> | unknown)[] = [];
 afterEach(async () => {
+  vi.useRealTimers();
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
@@ -186,10 +187,12 @@ describe('deadlines and cancellation', () => {
 
   it('do not count the time that the reader takes', async () => {
     const base = await serve((_, response) => response.end(Buffer.alloc(300_000)));
+    // The only clock that runs is the one that the reader turns.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const answer = await client({ deadlines: { idleMs: 60 } }).request({ url: base });
     let size = 0;
     for await (const part of answer.body) {
-      if (size === 0) await new Promise((resolve) => setTimeout(resolve, 150));
+      vi.advanceTimersByTime(150);
       size += part.length;
     }
     expect(size).toBe(300_000);

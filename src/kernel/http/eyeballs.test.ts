@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import {
   type AddressInfo,
   connect,
@@ -15,12 +15,14 @@ import { inTurns, race } from './eyeballs.ts';
 import { createHttpClient, HttpFailure } from './index.ts';
 
 const names = vi.hoisted(() => new Map<string, readonly { address: string; family: number }[]>());
+/** In the order in which they were asked for. */
+const lookups = vi.hoisted((): string[] => []);
 vi.mock('node:dns', async (original) => {
   const dns = await original<typeof import('node:dns')>();
-  const lookup = ((host: string, _: object, callback: (error: null, found: unknown) => void) =>
-    setTimeout(callback, host === 'slow.test' ? 700 : 0, null, [
-      ...(names.get(host) ?? []),
-    ])) as unknown as typeof dns.lookup;
+  const lookup = ((host: string, _: object, callback: (error: null, found: unknown) => void) => {
+    setTimeout(callback, host === 'slow.test' ? 700 : 0, null, [...(names.get(host) ?? [])]);
+    lookups.push(host);
+  }) as unknown as typeof dns.lookup;
   return { ...dns, lookup, default: { ...dns, lookup } };
 });
 
@@ -136,19 +138,30 @@ async function blackHole(address: string): Promise<number> {
   return port;
 }
 
+/** The server listens at the same port of another address. */
+async function blackHoleBeside(server: Server): Promise<number> {
+  for (;;) {
+    const port = await blackHole('127.0.0.2');
+    server.listen(port, '127.0.0.1');
+    const isListening = await Promise.race([
+      once(server, 'listening').then(() => true),
+      once(server, 'error').then(() => false),
+    ]);
+    if (isListening) return port;
+  }
+}
+
 describe('R59 an address that swallows everything', () => {
   it('costs a quarter of a second where it stands before the one that answers, not the time for connecting', async () => {
-    const port = await blackHole('127.0.0.2');
     let connections = 0;
     const server = createServer((_, response) => void setTimeout(() => response.end('here'), 20));
     server.on('connection', () => {
       connections += 1;
     });
-    server.listen(port, '127.0.0.1');
-    await once(server, 'listening');
+    const port = await blackHoleBeside(server);
     cleanups.push(() => server.close());
     names.set('half.test', [v4('127.0.0.2'), v4('127.0.0.1')]);
-    const http = createHttpClient({ maxConnections: 3 });
+    const http = createHttpClient({ maxConnections: 3, deadlines: { connectMs: 3_600_000 } });
     cleanups.push(() => http[Symbol.asyncDispose]());
     const started = performance.now();
     const answers = await Promise.all(
@@ -159,7 +172,6 @@ describe('R59 an address that swallows everything', () => {
     );
     expect(new Set(answers)).toEqual(new Set(['here 127.0.0.1']));
     expect(performance.now() - started).toBeGreaterThan(200);
-    expect(performance.now() - started).toBeLessThan(4_000);
     // Connections that are still to come count among those allowed.
     expect(connections).toBe(3);
   });
@@ -174,14 +186,12 @@ describe('R59 an address that swallows everything', () => {
       (error) => error instanceof HttpFailure && error.kind === 'timeout',
     );
     const given = new AbortController();
-    const first = http.request({ url, deadlines: { connectMs: 60_000 }, signal: given.signal });
-    const second = http.request({ url, deadlines: { connectMs: 60_000 }, signal: given.signal });
-    const started = performance.now();
+    const first = http.request({ url, deadlines: { connectMs: 3_600_000 }, signal: given.signal });
+    const second = http.request({ url, deadlines: { connectMs: 3_600_000 }, signal: given.signal });
     await delay(20);
     given.abort(new Error('enough'));
     await expect(first).rejects.toThrow('enough');
     await expect(second).rejects.toThrow('enough');
-    expect(performance.now() - started).toBeLessThan(2_000);
   });
 });
 
@@ -193,8 +203,27 @@ it('looking a name up, connecting and TLS have one time for all', async () => {
   names.set('slow.test', [v4('127.0.0.1')]);
   const http = createHttpClient({ deadlines: { connectMs: 1000 } });
   cleanups.push(() => http[Symbol.asyncDispose]());
-  const before = performance.now();
   const { port } = silent.address() as AddressInfo;
-  await expect(http.request({ url: `https://slow.test:${port}` })).rejects.toMatchObject({ kind: 'timeout' });
-  expect(performance.now() - before).toBeLessThan(1500);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  /** Without a clock that goes on meanwhile. */
+  const until = async (isSo: () => boolean): Promise<void> => {
+    while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
+  };
+  let failure: unknown;
+  http.request({ url: `https://slow.test:${port}` }).catch((error: unknown) => {
+    failure = error;
+  });
+  await until(() => lookups.at(-1) === 'slow.test');
+  const connected = once(silent, 'connection');
+  vi.advanceTimersByTime(700);
+  const [socket] = (await connected) as [Socket];
+  cleanups.push(() => socket.destroy());
+  // The handshake began, and gets no answer.
+  await once(socket, 'data');
+  vi.advanceTimersByTime(299);
+  for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  expect(failure).toBeUndefined();
+  vi.advanceTimersByTime(1);
+  await until(() => failure !== undefined);
+  expect(failure).toMatchObject({ kind: 'timeout' });
 });

@@ -5,8 +5,8 @@ import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type DockerRegistry, startDockerRegistry } from '../../../test/support/docker-registry.ts';
 import { makeImage, recordingTransfer, signImage } from '../../testkit/images/index.ts';
+import { debianRegistry, type RunningRegistry } from '../../testkit/registry/index.ts';
 import { buildIndex, diffTrees, type FileTree } from '../image/index.ts';
 import { createRegistryClient } from '../registry/client/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
@@ -29,7 +29,7 @@ const SOCKET = '/var/run/docker.sock';
 const transfer = recordingTransfer();
 const tag = `skycap-copy-${process.pid}`;
 let directory: string;
-let registry: DockerRegistry;
+let registry: RunningRegistry;
 let counting: { readonly server: Server; readonly host: string; bytes: number };
 let store: LayoutStore;
 let one: PinnedImage;
@@ -38,7 +38,7 @@ let files: FileTree;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'skycap-copy-live-'));
-  registry = await startDockerRegistry();
+  registry = await debianRegistry({ kind: 'open' });
   counting = await countBytes(registry.host);
   store = await openStore({ directory: join(directory, 'store') });
   const content = randomBytes(2_000_000);

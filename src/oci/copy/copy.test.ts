@@ -3,7 +3,6 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
 import {
@@ -13,6 +12,7 @@ import {
   storeRegistry,
   tarFile,
 } from '../../testkit/images/index.ts';
+import { fc } from '../../testkit/property.ts';
 import { buildIndex, pullImage } from '../image/index.ts';
 import { createRegistryClient } from '../registry/client/index.ts';
 import { serveRegistry } from '../registry/server/index.ts';

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { codeOf, imageOf, made, merged } from '../../testkit/images/index.ts';
+import { fc } from '../../testkit/property.ts';
 import { digestOf } from '../names/index.ts';
 import type { Platform } from '../types.ts';
 import {

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fromTar, type Made, made, merged, treeOf } from '../../testkit/images/index.ts';
+import { fc } from '../../testkit/property.ts';
 import { packFiles, type VirtualFile } from '../layer/index.ts';
 import { digestOf } from '../names/index.ts';
 import { diffTrees, readTree } from './index.ts';

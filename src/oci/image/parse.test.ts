@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
+import { fc } from '../../testkit/property.ts';
 import { DOCKER_LIST, DOCKER_MANIFEST, OCI_CONFIG, OCI_INDEX, OCI_MANIFEST } from './media-types.ts';
 import { parseImageConfig, parseIndex, parseManifest, parseManifestOrIndex } from './parse.ts';
 

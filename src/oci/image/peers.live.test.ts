@@ -1,10 +1,10 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeImage, recordingTransfer } from '../../testkit/images/index.ts';
+import { debianRegistry, type RunningRegistry } from '../../testkit/registry/index.ts';
 import { createRegistryClient } from '../registry/client/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
 import { buildIndex, pullImage, pushImage } from './index.ts';
@@ -14,16 +14,8 @@ const amd = { os: 'linux', architecture: 'amd64' };
 const transfer = recordingTransfer();
 let directory: string;
 let host: string;
-let registry: ChildProcess;
+let registry: RunningRegistry;
 let source: LayoutStore;
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 function sh(script: string): string {
   const env = {
@@ -42,20 +34,12 @@ function sh(script: string): string {
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'skycap-peers-'));
-  host = `127.0.0.1:${await freePort()}`;
-  const config = `version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: ${directory}/data}}\nhttp: {addr: "${host}"}\n`;
-  await writeFile(join(directory, 'registry.yml'), config);
-  registry = spawn('docker-registry', ['serve', join(directory, 'registry.yml')], { stdio: 'ignore' });
-  await vi.waitFor(
-    async () => {
-      if (!(await fetch(`http://${host}/v2/`)).ok) throw new Error('not yet');
-    },
-    { timeout: 20_000 },
-  );
+  registry = await debianRegistry({ kind: 'open' });
+  host = registry.host;
   source = await openStore({ directory: join(directory, 'source') });
 });
 afterAll(async () => {
-  registry.kill();
+  await registry[Symbol.asyncDispose]();
   await source[Symbol.asyncDispose]();
   await rm(directory, { recursive: true, force: true });
 });

@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { inPieces } from '../../testkit/images/index.ts';
+import { fc } from '../../testkit/property.ts';
 import { blockGzip } from './block-gzip.ts';
 import { compressLayer } from './index.ts';
 

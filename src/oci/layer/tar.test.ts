@@ -1,9 +1,9 @@
 import { once } from 'node:events';
-import fc from 'fast-check';
 import { extract } from 'tar-stream';
 import { describe, expect, it } from 'vitest';
 import { codeFrom } from '../../testkit/coded.ts';
 import { inPieces, rawHeader, tarFile, tarOf } from '../../testkit/images/index.ts';
+import { fc } from '../../testkit/property.ts';
 import { readTar, type TarEntry } from './index.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { encodePax, formatPaxTime, parsePaxTime } from './pax.ts';

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
+import { fc } from '../../testkit/property.ts';
 import {
   createDigester,
   digestOf,

@@ -64,7 +64,7 @@ async function sh(script: string, env: Readonly<Record<string, string>> = {}): P
   const { stdout } = await promisify(execFile)('bash', ['-euc', script], {
     cwd: directory,
     encoding: 'utf8',
-    timeout: 120_000,
+    timeout: 300_000,
     env: { ...process.env, STORAGE_DRIVER: 'vfs', BUILDAH_ISOLATION: 'chroot', ...env },
   });
   return stdout;

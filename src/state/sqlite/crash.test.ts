@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
@@ -166,6 +168,17 @@ describe('several processes', () => {
   });
 });
 
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+/** What buffers hold that somebody still holds: when the others are given back is the engine's affair. */
+function heldBytes(): number {
+  // What the first time finds is given back beside the program; the second time waits for that.
+  collectGarbage();
+  collectGarbage();
+  return process.memoryUsage().arrayBuffers;
+}
+
 describe('saved state on disk', () => {
   const file = async (): Promise<string> => {
     const folder = join(directory, 'bundle-state', 'INST-app');
@@ -228,20 +241,24 @@ describe('saved state on disk', () => {
     const total = 256;
     const block = Buffer.alloc(1024 * 1024, 7);
     let peak = 0;
+    let looks = 0;
+    const look = (): void => {
+      if (looks++ % 32 === 0) peak = Math.max(peak, heldBytes());
+    };
     async function* source(): AsyncGenerator<Uint8Array> {
       for (let n = 0; n < total; n++) {
-        peak = Math.max(peak, process.memoryUsage().arrayBuffers);
+        look();
         yield block;
       }
     }
-    const before = process.memoryUsage().arrayBuffers;
+    const before = heldBytes();
     await store.saveState('INST-app', 'A', source());
     let size = 0;
     for await (const part of (await store.loadState('INST-app'))!) {
       size += part.length;
-      peak = Math.max(peak, process.memoryUsage().arrayBuffers);
+      look();
     }
     expect(size).toBe(total * block.length);
-    expect(peak - before).toBeLessThan(128 * 1024 * 1024);
+    expect(peak - before).toBeLessThan(64 * 1024 * 1024);
   });
 });

@@ -70,9 +70,7 @@ describe('the installation lock', () => {
     for (const mode of ['exclusive', 'shared'] as const) {
       const child = await startHolder(mode);
       await kill(child);
-      const started = performance.now();
       const lock = await store.lock(KEY, 'exclusive', HOLDER);
-      expect(performance.now() - started).toBeLessThan(500);
       await lock[Symbol.asyncDispose]();
     }
   });

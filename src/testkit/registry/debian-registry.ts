@@ -1,8 +1,8 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { TEST_CA } from './certificates.ts';
 
 export type RegistryAuth =
@@ -17,53 +17,49 @@ export interface RunningRegistry extends AsyncDisposable {
 /** Starts Debian's docker-registry in a folder of its own; deletion is on. */
 export async function debianRegistry(auth: RegistryAuth): Promise<RunningRegistry> {
   const directory = await mkdtemp(join(tmpdir(), 'docker-registry-'));
-  const host = `127.0.0.1:${await freePort()}`;
   const config = {
     version: '0.1',
-    log: { level: 'error', accesslog: { disabled: true } },
+    log: { level: 'info', accesslog: { disabled: true } },
     storage: { filesystem: { rootdirectory: join(directory, 'data') }, delete: { enabled: true } },
-    http: { addr: host },
+    // It takes a free port and says which.
+    http: { addr: '127.0.0.1:0' },
     ...(await authConfig(auth, directory)),
   };
   // JSON is YAML.
   await writeFile(join(directory, 'config.yml'), JSON.stringify(config));
+  const log = await open(join(directory, 'log'), 'w');
   const child = spawn('docker-registry', ['serve', join(directory, 'config.yml')], {
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['ignore', 'ignore', log.fd],
   });
-  let said = '';
-  child.stderr.on('data', (part) => {
-    said += String(part);
-  });
-  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const stop = async (): Promise<void> => {
     child.kill('SIGKILL');
     await ended;
     await rm(directory, { recursive: true, force: true });
   };
-  for (let tries = 0; !(await answers(host)); tries += 1) {
-    if (child.exitCode === null && tries < 200) continue;
-    await stop();
-    throw new Error(`docker-registry did not start: ${said}`);
-  }
-  return { host, [Symbol.asyncDispose]: stop };
-}
-
-async function answers(host: string): Promise<boolean> {
+  await log.close();
   try {
-    await fetch(`http://${host}/v2/`);
-    return true;
-  } catch {
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    return false;
+    return { host: await listening(child, join(directory, 'log')), [Symbol.asyncDispose]: stop };
+  } catch (error) {
+    await stop();
+    throw error;
   }
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+/** Where it listens, as its log tells: a file, for a test that waits for another program reads no pipe. */
+async function listening(child: ChildProcess, log: string): Promise<string> {
+  let failure: unknown;
+  child.once('error', (error) => {
+    failure = error;
+  });
+  for (;;) {
+    const hasEnded = failure !== undefined || child.exitCode !== null || child.signalCode !== null;
+    const said = await readFile(log, 'utf8');
+    const [, host] = /msg="listening on (127\.0\.0\.1:\d+)"/.exec(said) ?? [];
+    if (host !== undefined) return host;
+    if (hasEnded) throw new Error(`docker-registry did not start: ${said}`, { cause: failure });
+    await delay(20);
+  }
 }
 
 async function authConfig(auth: RegistryAuth, directory: string): Promise<object> {

@@ -54,53 +54,49 @@ function valuesOf(it: Refusal): readonly string[] {
           : TEXTS.filter((v) => !it.not?.includes(v));
 }
 
-test.each(REFUSALS.filter((it) => it.run !== false))(
-  '$name: after the fix the value arrives',
-  (it) => {
-    const shell = it.shell ?? 'sh';
-    const before = bindScript(it.script, { shell });
-    const mended = applyEdits(it.script, before.fix?.replaceInScript ?? []);
-    const bound = bindScript(mended, { shell });
-    for (const v of valuesOf(it)) {
-      const cwd = mkdtempSync(join(dir, 'run-'));
-      const scope = names({ bundle: names({ x: value(v) }) });
-      const env = Object.fromEntries(
-        Object.entries(before.fix?.addEnv ?? {}).map(([name, text]) => [
-          name,
-          stringify(evaluate(parseTemplate(text), scope).value),
-        ]),
-      );
-      const prologue = renderPrologue(
-        bound.bindings.map((b) => ({
-          variable: b.variable,
-          value: stringify(evaluate(b.template, scope).value),
-        })),
-      );
-      writeFileSync(join(cwd, 'script'), bound.shebang + prologue + bound.body);
-      writeFileSync(join(cwd, 'file'), 'printf sourced > out\n');
-      writeFileSync(join(cwd, 'cmd'), '#!/bin/sh\nprintf ran > out\n', { mode: 0o755 });
-      writeFileSync(join(cwd, 'in'), 'a\n');
-      const program =
-        bound.interpreter === 'python' ? 'python3' : bound.interpreter === 'perl' ? 'perl' : shell;
-      const result = spawnSync(program, ['script'], {
-        cwd,
-        input: 'line\n',
-        timeout: 20_000,
-        env: { ...env, PATH: `${dir}:${cwd}:${process.env.PATH}`, LC_ALL: 'C.UTF-8' },
-      });
-      const out = existsSync(join(cwd, 'out')) ? readFileSync(join(cwd, 'out'), 'utf8') : undefined;
-      const canary = readdirSync(cwd).includes('canary');
-      const redirected = existsSync(join(cwd, v)) && it.kind === 'redirect' ? 'made' : undefined;
-      rmSync(cwd, { recursive: true, force: true });
-      const expected = it.expected === undefined ? v : it.expected(v);
-      expect({
-        v,
-        out: redirected ?? out,
-        canary,
-        why: out === expected ? '' : result.stderr.toString(),
-        mended: '',
-      }).toEqual({ v, out: expected, canary: false, why: '', mended: out === expected ? '' : mended });
-    }
-  },
-  60_000,
-);
+test.each(REFUSALS.filter((it) => it.run !== false))('$name: after the fix the value arrives', (it) => {
+  const shell = it.shell ?? 'sh';
+  const before = bindScript(it.script, { shell });
+  const mended = applyEdits(it.script, before.fix?.replaceInScript ?? []);
+  const bound = bindScript(mended, { shell });
+  for (const v of valuesOf(it)) {
+    const cwd = mkdtempSync(join(dir, 'run-'));
+    const scope = names({ bundle: names({ x: value(v) }) });
+    const env = Object.fromEntries(
+      Object.entries(before.fix?.addEnv ?? {}).map(([name, text]) => [
+        name,
+        stringify(evaluate(parseTemplate(text), scope).value),
+      ]),
+    );
+    const prologue = renderPrologue(
+      bound.bindings.map((b) => ({
+        variable: b.variable,
+        value: stringify(evaluate(b.template, scope).value),
+      })),
+    );
+    writeFileSync(join(cwd, 'script'), bound.shebang + prologue + bound.body);
+    writeFileSync(join(cwd, 'file'), 'printf sourced > out\n');
+    writeFileSync(join(cwd, 'cmd'), '#!/bin/sh\nprintf ran > out\n', { mode: 0o755 });
+    writeFileSync(join(cwd, 'in'), 'a\n');
+    const program =
+      bound.interpreter === 'python' ? 'python3' : bound.interpreter === 'perl' ? 'perl' : shell;
+    const result = spawnSync(program, ['script'], {
+      cwd,
+      input: 'line\n',
+      timeout: 300_000,
+      env: { ...env, PATH: `${dir}:${cwd}:${process.env.PATH}`, LC_ALL: 'C.UTF-8' },
+    });
+    const out = existsSync(join(cwd, 'out')) ? readFileSync(join(cwd, 'out'), 'utf8') : undefined;
+    const canary = readdirSync(cwd).includes('canary');
+    const redirected = existsSync(join(cwd, v)) && it.kind === 'redirect' ? 'made' : undefined;
+    rmSync(cwd, { recursive: true, force: true });
+    const expected = it.expected === undefined ? v : it.expected(v);
+    expect({
+      v,
+      out: redirected ?? out,
+      canary,
+      why: out === expected ? '' : result.stderr.toString(),
+      mended: '',
+    }).toEqual({ v, out: expected, canary: false, why: '', mended: out === expected ? '' : mended });
+  }
+});

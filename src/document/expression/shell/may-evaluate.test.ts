@@ -1,5 +1,5 @@
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { fc } from '../../../testkit/property.ts';
 import { checkArgv } from './argv.ts';
 import { mayEvaluate } from './may-evaluate.ts';
 

@@ -19,12 +19,12 @@ const slow = sh(
 
 export const lifetimeCases: readonly ContractCase[] = [
   contractCase('timeout-term', 'a timeout ends the container with TERM', async (context) => {
-    const ran = await context.run(await context.session(), waits, { timeoutMs: 700 });
+    const ran = await context.run(await context.session(), waits, { timeoutMs: 3000 });
     expect(ran.exit).toMatchObject({ exitCode: 143, cause: 'timeout' });
     expect(ran.stdout).toBe('ready\n');
   }),
   contractCase('timeout-kill', 'who ignores TERM is killed after the grace time', async (context) => {
-    const ran = await context.run(await context.session(), stubborn, { timeoutMs: 700, graceMs: 300 });
+    const ran = await context.run(await context.session(), stubborn, { timeoutMs: 3000, graceMs: 300 });
     expect(ran.exit).toMatchObject({ exitCode: 137, cause: 'timeout' });
   }),
   contractCase(

@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import {
   inPieces,
@@ -12,6 +11,7 @@ import {
   tarOf,
 } from '../../../testkit/images/index.ts';
 import { type Grown, grownTree } from '../../../testkit/layers/index.ts';
+import { fc } from '../../../testkit/property.ts';
 import type { IdMap } from '../../port.ts';
 import { openStore } from '../../store/index.ts';
 import { GnuTarSink, openErofsSink, unpackLayer } from '../index.ts';

@@ -56,7 +56,7 @@ async function sh(script: string): Promise<string> {
   const { stdout } = await promisify(execFile)('bash', ['-euc', script], {
     cwd: directory,
     encoding: 'utf8',
-    timeout: 120_000,
+    timeout: 300_000,
     env: { ...env, BUILDAH_ISOLATION: 'chroot' },
   });
   return stdout.trim();
