@@ -1,6 +1,6 @@
 import type { DocNode } from '../document/index.ts';
 import type { Credential } from './model.ts';
-import { inApp, keySpan } from './parameters.ts';
+import { checkPath, inApp, keySpan } from './parameters.ts';
 import { boolOf, type Reader, report, textOf, textsOf } from './reader.ts';
 import {
   bool,
@@ -30,6 +30,7 @@ export function readCredential(reader: Reader, node: DocNode): Credential | unde
   if (name === undefined) return undefined;
   const env = textOf(node, 'env');
   const path = textOf(node, 'path');
+  checkPath(reader, node, `the credential \`${name}\``);
   if (env === undefined && path === undefined)
     report(reader, node.span, {
       // Porter takes it and fails when the bundle runs.

@@ -1,8 +1,8 @@
 import type { DocNode } from '../document/index.ts';
 import { schemaFields, schemaOf, TYPES } from './json-schema.ts';
 import type { Output, StatePath } from './model.ts';
-import { defaultOf, inApp } from './parameters.ts';
-import { boolOf, type Reader, report, textOf, textsOf } from './reader.ts';
+import { checkPath, defaultOf, inApp } from './parameters.ts';
+import { boolOf, type Reader, textOf, textsOf } from './reader.ts';
 import {
   any,
   bool,
@@ -29,10 +29,11 @@ export const outputShape = object({
   ...schemaFields,
 });
 
-export function readOutput(_reader: Reader, node: DocNode): Output | undefined {
+export function readOutput(reader: Reader, node: DocNode): Output | undefined {
   const name = textOf(node, 'name');
   if (name === undefined || node.kind !== 'map') return undefined;
   const path = textOf(node, 'path');
+  checkPath(reader, node, `the output \`${name}\``);
   const { schema, isFile } = schemaOf(node, path !== undefined);
   const fallback = defaultOf(node);
   return {
@@ -58,12 +59,7 @@ export const stateShape = object({
 export function readStatePath(reader: Reader, node: DocNode): StatePath | undefined {
   const path = textOf(node, 'path');
   if (path === undefined) return undefined;
-  const absolute = inApp(path);
-  if (absolute.split('/').includes('..'))
-    report(reader, node.span, {
-      code: 'bad-path',
-      message: `the state path \`${path}\` leads out with \`..\``,
-      hint: 'name a path below /cnab/app',
-    });
-  return { name: textOf(node, 'name') ?? path, path: absolute };
+  const name = textOf(node, 'name') ?? path;
+  checkPath(reader, node, `the state \`${name}\``);
+  return { name, path: inApp(path) };
 }

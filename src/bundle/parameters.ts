@@ -46,6 +46,27 @@ export function inApp(path: string): string {
   return path.startsWith('/') ? path : `${APP}/${path.replace(/^(?:\.\/)+/, '')}`;
 }
 
+/** A container's file is where its `path` says: one with `..` would be wherever links of the image lead. */
+export function checkPath(reader: Reader, node: DocNode, what: string): void {
+  const path = textOf(node, 'path');
+  if (path === undefined) return;
+  const wrong = path.includes('\0')
+    ? 'holds a NUL byte'
+    : hasParent(path)
+      ? 'leads out with `..`'
+      : undefined;
+  if (wrong === undefined) return;
+  report(reader, childOf(node, 'path')?.span ?? node.span, {
+    code: 'bad-path',
+    message: `the path \`${path}\` of ${what} ${wrong}`,
+    hint: 'write it without; a relative path begins at /cnab/app',
+  });
+}
+
+function hasParent(path: string): boolean {
+  return path.split('/').includes('..');
+}
+
 /** `my-param.x` → `MY_PARAM_X`, Porter's rule for a parameter that names neither `env` nor `path`. */
 export function defaultEnv(name: string): string {
   return name.toUpperCase().replace(/[-.]/g, '_');
@@ -60,6 +81,7 @@ export function readParameter(
   const name = textOf(node, 'name');
   if (name === undefined || node.kind !== 'map') return undefined;
   const writtenPath = textOf(node, 'path');
+  checkPath(reader, node, `the parameter \`${name}\``);
   const { schema, isFile } = schemaOf(node, writtenPath !== undefined);
   const fallback = defaultOf(node);
   const source = readSource(node);

@@ -184,6 +184,12 @@ const wrong: readonly (readonly [string, readonly string[]])[] = [
   [`${head}install:\n  - invoke: {name: tools}\n    retry: {attempts: 0}\n`, ['bad-value:8']],
   [`${head}install:\n  - invoke: {name: tools}\n    maxParallel: 2\n`, ['conflicting-keys:8']],
   [`${head}install:\n  - invoke: {name: tools, dir: ../x}\n`, ['bad-path:7']],
+  ...['../x', '/etc/../x', 'a/..', '"a\\0b"'].flatMap((path): [string, string[]][] => [
+    [`${head}parameters:\n  - name: p\n    path: ${path}\n${steps}`, ['bad-path:8']],
+    [`${head}credentials:\n  - name: c\n    path: ${path}\n${steps}`, ['bad-path:8']],
+    [`${head}outputs:\n  - {name: o, type: string,\n    path: ${path}}\n${steps}`, ['bad-path:8']],
+    [`${head}state:\n  - name: s\n    path: ${path}\n${steps}`, ['bad-path:8']],
+  ]),
   [`${head}install:\n  - invoke: {name: tools, outputs: [{name: o}]}\n`, ['output-without-source:7']],
   [
     `${head}install:\n  - invoke: {name: tools, outputs: [{name: o, regex: "x+"}]}\n`,

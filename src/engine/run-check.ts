@@ -42,11 +42,13 @@ export function checkRun(run: ContainerRun): void {
       `the working directory ${JSON.stringify(run.workingDir)} is not absolute`,
     );
   }
-  for (const path of [run.outputsDir, ...run.files.map((file) => file.path), ...run.collectPaths]) {
-    if (!isCleanAbsolute(path)) {
-      throw engineError('ENGINE_RUN_INVALID', `${JSON.stringify(path)} is not a plain absolute path`);
-    }
-  }
+  checkPaths(run, 'the folder of outputs', [run.outputsDir]);
+  checkPaths(
+    run,
+    'the file',
+    run.files.map((file) => file.path),
+  );
+  checkPaths(run, 'the output', run.collectPaths);
   for (const volume of run.volumes) {
     checkVolumePlace(volume, volume.path);
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(volume.name)) {
@@ -83,6 +85,19 @@ function isCleanAbsolute(path: string): boolean {
       .slice(1)
       .split('/')
       .every((part) => !['', '.', '..'].includes(part))
+  );
+}
+
+function checkPaths(run: ContainerRun, what: string, paths: readonly string[]): void {
+  const wrong = paths.find((path) => !isCleanAbsolute(path));
+  if (wrong === undefined) return;
+  throw engineError(
+    'ENGINE_RUN_INVALID',
+    `container ${run.containerId}: ${what} at ${JSON.stringify(wrong)} is at no plain absolute path`,
+    {
+      hint: 'correct the `path` of the parameter, credential, output or state: no `.`, no `..`, no empty part',
+      details: { containerId: run.containerId, path: wrong },
+    },
   );
 }
 

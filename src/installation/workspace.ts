@@ -4,6 +4,7 @@ import type { ContainerFile, Session, WorkspaceEntry } from '../engine/index.ts'
 import type { Emit } from '../kernel/index.ts';
 import { packFiles, type VirtualFile } from '../oci/layer/index.ts';
 import {
+  containerPath,
   inputsPath,
   isWorkspaceParameter,
   type KnownValue,
@@ -54,7 +55,13 @@ export async function fillWorkspace(
   const located = plan.parameters.filter(isWorkspaceParameter).flatMap((parameter): VirtualFile[] => {
     const value = from.parameters.get(parameter.name);
     if (value === undefined || parameter.path === undefined) return [];
-    return [{ path: parameter.path.slice(workspacePath.length + 1), content: value.bytes, mode: 0o644 }];
+    return [
+      {
+        path: containerPath(parameter.path).slice(workspacePath.length + 1),
+        content: value.bytes,
+        mode: 0o644,
+      },
+    ];
   });
   if (located.length > 0) await session.workspace.put(asAsync(packFiles(located)));
   const baseline = baselineOf(await session.workspace.snapshot());

@@ -14,6 +14,7 @@ import type { ContainerFile, ContainerRun } from '../engine/index.ts';
 import { imageEnvironment } from './command.ts';
 import { planError } from './errors.ts';
 import {
+  containerPath,
   describingFiles,
   inputFiles,
   outputsPath,
@@ -168,11 +169,12 @@ export function isWorkspaceParameter(parameter: {
   readonly path?: string;
   readonly sensitive: boolean;
 }): boolean {
-  return !parameter.sensitive && parameter.path?.startsWith(`${workspacePath}/`) === true;
+  const { path, sensitive } = parameter;
+  return !sensitive && path !== undefined && containerPath(path).startsWith(`${workspacePath}/`);
 }
 
 function locatedFile(path: string, content: Uint8Array, sensitive: boolean): ContainerFile {
-  return { path, content, mode: 0o400, sensitive, readOnly: false };
+  return { path: containerPath(path), content, mode: 0o400, sensitive, readOnly: false };
 }
 
 interface Environment {

@@ -1,3 +1,4 @@
+import { posix } from 'node:path';
 import type { Json } from '../document/index.ts';
 import type { ContainerFile } from '../engine/index.ts';
 import type { Known, KnownValue } from './known.ts';
@@ -10,7 +11,8 @@ export const scriptPath = '/cnab/step';
 
 /** An output's path as the container sees it. */
 export function containerPath(path: string): string {
-  return path.startsWith('/') ? path : `${workspacePath}/${path}`;
+  const whole = posix.normalize(path.startsWith('/') ? path : `${workspacePath}/${path}`);
+  return whole.length > 1 && whole.endsWith('/') ? whole.slice(0, -1) : whole;
 }
 
 /** Outputs that a step sees: the plain ones, and the sensitive ones that it names or uses. */
