@@ -275,7 +275,10 @@ describe('a run that cannot begin or go on', () => {
 
     const again = world.run(directory, 'install', { image, world: host, resume: true, rerun: ['oen'] });
 
-    await expect(again).rejects.toMatchObject({ code: 'STEP_NOT_FOUND_IN_PLAN', hint: 'did you mean one?' });
+    await expect(again).rejects.toMatchObject({
+      code: 'STEP_NOT_FOUND_IN_PLAN',
+      hint: expect.stringMatching(/^did you mean one\? it has /),
+    });
   });
 });
 

@@ -9,6 +9,7 @@ import { ensureLock } from './ensure-lock.ts';
 import { installationError } from './errors.ts';
 import { knownOutputs } from './outputs.ts';
 import { resolveParameters } from './parameters.ts';
+import { noSuchStep } from './rules.ts';
 import type { ActionDeps, ActionRequest } from './types.ts';
 
 export interface PlannedAction {
@@ -96,15 +97,8 @@ function interfaceCommands(images: ReadonlyMap<string, PinnedImage>): ReadonlyMa
 /** The plan with one step (all its cells) and nothing to wait for (`step run`). */
 function onlyStep(plan: Plan, id: string, outputs: ReadonlyMap<string, KnownValue>): Plan {
   const steps = plan.steps.filter((step) => step.id === id || step.name === id);
-  if (steps.length === 0) {
-    throw installationError(
-      'STEP_NOT_FOUND_IN_PLAN',
-      `${plan.action} of ${plan.bundle.name} has no step ${id}`,
-      {
-        hint: `it has ${plan.steps.map((step) => step.id).join(', ')}`,
-      },
-    );
-  }
+  if (steps.length === 0)
+    throw noSuchStep(plan, id, `${plan.action} of ${plan.bundle.name} has no step ${id}`);
   const absent = steps.flatMap((step) => step.sees.inputs).find((name) => !outputs.has(name));
   if (absent !== undefined) {
     throw installationError(

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import { didYouMean } from '../document/index.ts';
 import type { Plan } from '../plan/index.ts';
 import type { Installation, InstallationKey, Run, StepRecord, StoredValue } from '../state/index.ts';
 import { installationError } from './errors.ts';
+import { noSuchStep } from './rules.ts';
 import type { ActionDeps, ActionRequest } from './types.ts';
 import { hasBaseline, removeBaseline } from './workspace.ts';
 
@@ -85,11 +85,10 @@ function checkRerun(request: ActionRequest, plan: Plan): void {
   const names = new Set(plan.steps.flatMap((step) => [step.id, step.name]));
   const unknown = request.rerun.find((name) => !names.has(name));
   if (unknown === undefined) return;
-  const near = didYouMean(unknown, [...names]);
-  throw installationError(
-    'STEP_NOT_FOUND_IN_PLAN',
+  throw noSuchStep(
+    plan,
+    unknown,
     `--rerun ${unknown}: ${plan.action} of ${plan.bundle.name} has no such step`,
-    { hint: near === undefined ? `it has ${[...names].join(', ')}` : `did you mean ${near}?` },
   );
 }
 

@@ -1,3 +1,5 @@
+import { didYouMean } from '../document/index.ts';
+import type { Plan } from '../plan/index.ts';
 import type { Installation, Run } from '../state/index.ts';
 import { installationError } from './errors.ts';
 
@@ -94,4 +96,17 @@ export function checkName(kind: 'installation' | 'namespace', text: string): voi
       hint: 'use up to 128 letters, digits, dots, dashes and underscores, a letter or digit first',
     },
   );
+}
+
+const mostNamed = 20;
+
+/** With the step that was probably meant, and those that there are. */
+export function noSuchStep(plan: Plan, wanted: string, message: string): Error {
+  const ids = plan.steps.map((step) => step.id);
+  const near = didYouMean(wanted, new Set([...ids, ...plan.steps.map((step) => step.name)]));
+  const more = ids.length > mostNamed ? ` and ${ids.length - mostNamed} more` : '';
+  const there = ids.length === 0 ? 'it has none' : `it has ${ids.slice(0, mostNamed).join(', ')}${more}`;
+  return installationError('STEP_NOT_FOUND_IN_PLAN', message, {
+    hint: near === undefined ? there : `did you mean ${near}? ${there}`,
+  });
 }

@@ -31,13 +31,16 @@ export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | un
     case 'not-found':
       return runError(
         'STEP_NOT_FOUND',
-        `step ${step.id}: ${exit.message ?? 'its program is not in the image'}`,
-        { details, hint: 'name a program that the image has, or choose another image' },
+        `step ${step.id}: ${exit.message ?? 'its program is not in the image'}: ${programOf(step)} in ${step.image}`,
+        {
+          details,
+          hint: 'name a program that the image has (a script needs its interpreter there too), or choose another image',
+        },
       );
     case 'not-executable':
       return runError(
         'STEP_NOT_EXECUTABLE',
-        `step ${step.id}: ${exit.message ?? 'its program cannot be executed'}`,
+        `step ${step.id}: ${exit.message ?? 'its program cannot be executed'}: ${programOf(step)} in ${step.image}`,
         { details, hint: 'make it executable, or start it by its interpreter' },
       );
     case 'cancelled':
@@ -51,6 +54,13 @@ export function failureOf(step: PlanStep, exit: ContainerExit): SkycapError | un
         hint: `look at what it changed, then go on with --resume --rerun ${step.id}`,
       });
   }
+}
+
+/** As the plan has it: an expression that only the run could evaluate stays one, as it may be a secret. */
+function programOf({ command }: PlanStep): string {
+  if (command.kind === 'script') return command.interpreter[0] ?? (command.shebang.trim() || 'its script');
+  const [first] = command.argv;
+  return first === undefined ? 'its command' : 'value' in first ? String(first.value) : first.template;
 }
 
 function because({ message }: ContainerExit): string {

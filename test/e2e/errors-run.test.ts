@@ -34,13 +34,13 @@ const cases: readonly Case[] = [
     code: 'STEP_NOT_FOUND',
     exit: 50,
     steps: ['invoke: {name: tools, action: {command: [no-such-program]}}'],
-    says: ['step %[0]', 'no such command'],
+    says: ['step %[0]', 'no such command', 'no-such-program in tools'],
   },
   {
     code: 'STEP_NOT_EXECUTABLE',
     exit: 50,
     steps: ['invoke: {name: tools, action: {command: [/cnab/app/porter.yaml]}}'],
-    says: ['step %[0]', 'cannot be executed'],
+    says: ['step %[0]', 'cannot be executed', '/cnab/app/porter.yaml in tools'],
   },
   {
     code: 'OUTPUT_MISSING',

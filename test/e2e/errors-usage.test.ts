@@ -282,8 +282,15 @@ look:
       expectRefused(await install('failing', ...given, ...more), {
         code: 'STEP_NOT_FOUND_IN_PLAN',
         exit: 2,
-        says: ['onyl', 'did you mean only'],
+        says: ['onyl', 'did you mean only? it has only'],
       });
+    const one = ['step', 'run', 'onyl', '--action=install', '-i', 'failing'];
+    one.push('--param=region=eu', '--credential=token=env:HOME');
+    expectRefused(await world.skycap(one, { cwd }), {
+      code: 'STEP_NOT_FOUND_IN_PLAN',
+      exit: 2,
+      says: ['has no step onyl', 'did you mean only? it has only'],
+    });
   });
 
   it('RESUME_CHANGED other parameters than the run that is resumed', async () => {
