@@ -16,7 +16,7 @@ export function unprepared(cause: unknown, run: ContainerRun, layout: RunLayout)
     'ENGINE_START_FAILED',
     `image ${run.image} cannot be made ready for a step: ${message}`,
     {
-      hint: 'an image may have no files or endless links where steps find /cnab, /etc and their mounts; mend it or take another',
+      hint: 'where steps find /cnab, /etc and their mounts an image may have no files, endless links or links to /, /proc, /sys or /dev; mend it or take another',
       details: { containerId: run.containerId, image: run.image },
       cause,
     },

@@ -124,6 +124,16 @@ function readStart(fd: number, maxBytes: number): Buffer {
   return bytes.subarray(0, length);
 }
 
+const KERNEL_FOLDERS: ReadonlySet<string | undefined> = new Set([undefined, 'proc', 'sys', 'dev']);
+
+/** An image's links must not lead what is mounted to where the kernel's files are, or over the whole root. */
+function refuseKernelFolder(path: string, { real, missing }: Resolved): void {
+  const names = [...real, ...missing];
+  if (!KERNEL_FOLDERS.has(names[0]) || names[0] === parts(path)[0]) return;
+  const message = `${path} is at /${names.join('/')}, where the image's links lead`;
+  throw Object.assign(new Error(message), { code: 'ELOOP' });
+}
+
 export interface MadePoint {
   /** Where it is: names without links, from the root. */
   readonly real: readonly string[];
@@ -142,6 +152,7 @@ export function makePointInside(
   point: { readonly kind: 'folder' | 'file'; readonly owner: Owner; readonly parentOwner: Owner },
 ): MadePoint {
   using walk = Walk.to(root, path);
+  refuseKernelFolder(path, walk);
   const name = walk.missing.at(-1);
   if (name === undefined) {
     if (point.kind === 'folder') walk.make([], point.owner);
@@ -168,7 +179,9 @@ export function writeInside(
 ): void {
   const names = parts(path);
   const name = names.pop() as string;
-  using walk = Walk.to(root, `/${names.join('/')}`);
+  const folder = `/${names.join('/')}`;
+  using walk = Walk.to(root, folder);
+  refuseKernelFolder(folder, walk);
   walk.make(walk.missing, file.parentOwner);
   walk.folder.remove(name);
   walk.folder.writeNew(name, file.content, { ...file.owner, mode: file.mode });

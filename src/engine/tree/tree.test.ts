@@ -8,6 +8,7 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -21,7 +22,7 @@ import { packArchive, packFiles, readAll, readArchive } from '../archive.ts';
 import { Collector, namesOf } from './collect.ts';
 import { packFrom, removeFrom, snapshotOf, unpackInto } from './contents.ts';
 import { Folder } from './folder.ts';
-import { readInside, resolveInside, writeInside } from './scoped.ts';
+import { makePointInside, readInside, resolveInside, writeInside } from './scoped.ts';
 
 const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
 let base: string;
@@ -48,6 +49,26 @@ describe('paths inside a root', () => {
     expect(readInside(root, '/out')).toBeUndefined();
     expect(resolveInside(root, '/absolute/new/file')).toEqual({ real: ['etc'], missing: ['new', 'file'] });
     expect(() => resolveInside(root, '/loop')).toThrow(/too many links/);
+  });
+
+  it('are nothing to mount on where links lead to the kernel’s files or the root', () => {
+    const made = { owner, parentOwner: owner };
+    mkdirSync(join(root, 'cnab'));
+    for (const target of ['/proc', '../sys/fs', '/dev/shm/../new', '/', '../..']) {
+      symlinkSync(target, join(root, 'cnab/app'));
+      for (const kind of ['folder', 'file'] as const)
+        expect(() => makePointInside(root, '/cnab/app', { kind, ...made })).toThrow(
+          /where the image's links/,
+        );
+      const file = { content: Buffer.from('x'), mode: 0o644, ...made };
+      expect(() => writeInside(root, '/cnab/app/file', file)).toThrow(/where the image's links/);
+      rmSync(join(root, 'cnab/app'));
+    }
+    expect(readdirSync(root)).toEqual(['cnab']);
+    // Who asks for such a folder by its own name gets it, and other links are followed.
+    expect(makePointInside(root, '/dev/given', { kind: 'file', ...made }).real).toEqual(['dev', 'given']);
+    symlinkSync('/srv', join(root, 'cnab/app'));
+    expect(makePointInside(root, '/cnab/app', { kind: 'folder', ...made }).real).toEqual(['srv']);
   });
 
   it('are written without following a link at the end', () => {
