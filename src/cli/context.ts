@@ -30,8 +30,9 @@ export function createContext(invocation: Invocation, host: Host, controls: Cont
       return undefined;
     }
     progress.pause();
-    host.stderr.write(`${question} `);
-    return await host.stdin.line(hidden);
+    const answer = await host.stdin.line({ question, hidden, signal: controls.signal });
+    controls.signal.throwIfAborted();
+    return answer;
   };
   const context: Context = {
     host,

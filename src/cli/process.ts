@@ -31,42 +31,13 @@ function hostOf(proc: Process): Host {
       get isTerminal() {
         return isTerminalLike(0) && proc.stdin.isTTY === true;
       },
-      line: (hidden) => readLine(proc, hidden),
+      line: async (options) => await (await import('./prompt.ts')).readLine(proc, options),
       bytes: () => proc.stdin,
     },
     now: () => Date.now(),
     pid: proc.pid,
     uid: proc.geteuid?.() ?? 0,
   };
-}
-
-/** Raw mode shows nothing; then Ctrl-C and erasing are ours to obey. */
-async function readLine(proc: Process, hidden: boolean): Promise<string | undefined> {
-  const { stdin } = proc;
-  if (hidden) {
-    stdin.setRawMode(true);
-  }
-  let text = '';
-  try {
-    for await (const chunk of stdin) {
-      for (const character of String(chunk)) {
-        if (character === '\u0003') {
-          proc.kill(proc.pid, 'SIGINT');
-          return undefined;
-        }
-        if (character === '\r' || character === '\n') {
-          return text;
-        }
-        text = character === '\u007f' ? text.slice(0, -1) : character === '\u0004' ? text : text + character;
-      }
-    }
-    return text === '' ? undefined : text;
-  } finally {
-    if (hidden) {
-      stdin.setRawMode(false);
-      proc.stderr.write('\n');
-    }
-  }
 }
 
 /**

@@ -105,8 +105,12 @@ export interface Host {
   readonly stderr: Output;
   readonly stdin: {
     readonly isTerminal: boolean;
-    /** Up to the next line feed; undefined at the end. `hidden` switches the terminal's echo off meanwhile. */
-    line(hidden: boolean): Promise<string | undefined>;
+    /** The answer, up to the next line feed; undefined at the end. `hidden` switches the terminal's echo off meanwhile. */
+    line(options: {
+      readonly question: string;
+      readonly hidden: boolean;
+      readonly signal: AbortSignal;
+    }): Promise<string | undefined>;
     bytes(): AsyncIterable<Uint8Array>;
   };
   now(): number;

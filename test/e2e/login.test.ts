@@ -4,13 +4,14 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { debianRegistry, type RunningRegistry } from '../../src/testkit/registry/index.ts';
+import { type Answer, onTerminal } from '../support/terminal.ts';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
 
-const lacking = ['docker-registry', 'htpasswd', 'skopeo'].filter(
+const lacking = ['docker-registry', 'htpasswd', 'skopeo', 'script'].filter(
   (program) => !(process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, program))),
 );
 if (lacking.length > 0) {
-  const message = `login has to be tested with ${lacking.join(', ')}: apt-get install docker-registry apache2-utils skopeo`;
+  const message = `login has to be tested with ${lacking.join(', ')}: apt-get install docker-registry apache2-utils skopeo bsdutils`;
   if (process.env.SKYCAP_REQUIRE_ENGINES === '1') throw new Error(message);
   console.warn(`NOT TESTED: ${message}`);
 }
@@ -52,6 +53,48 @@ describe.skipIf(lacking.length > 0)('login and logout at a registry that wants a
     expect(refused.stderr).toContain(registry.host);
     expect(refused.stdout + refused.stderr).not.toContain('guessed-wrong');
     expectCode(await world.skycap(['image', 'pull', reference]), 27);
+  });
+
+  describe('on a terminal', () => {
+    const asking = (answers: readonly Answer[], ...more: string[]) =>
+      onTerminal(world, ['login', registry.host, ...more], answers);
+
+    it('asks for what was not given, one after the other, and shows no password', async () => {
+      const ran = await asking([
+        { to: 'user name: ', typed: 'acme\n' },
+        { to: 'password: ', typed: `wrong\u007f\u007f\u007f\u007f\u007f${password}\r` },
+      ]);
+
+      expect(ran.shown).toContain('logged in');
+      expect(ran.shown).not.toContain('hunter2');
+      expect(ran.code).toBe(0);
+      expectCode(await world.skycap(['logout', registry.host]), 0);
+    });
+
+    it.each([
+      ['Ctrl-C', '\u0003', 130, '[CANCELLED]'],
+      ['Ctrl-D', '\u0004', 2, 'login needs a password'],
+    ])('ends at %s', async (_key, typed, code, says) => {
+      const atPassword = await asking([{ to: 'password: ', typed }], '-u', 'acme');
+      expect(atPassword.shown).toContain(says);
+      expect(atPassword.code).toBe(code);
+      const atName = await asking([{ to: 'user name: ', typed }]);
+      expect(atName.shown).toContain(says.replace('password', 'user name'));
+      expect(atName.code).toBe(code);
+    });
+  });
+
+  it('asks nobody where nobody is there', async () => {
+    for (const within of [
+      ['sh', '-c', 'exec "$@" <&-', 'sh'],
+      ['sh', '-c', 'exec "$@" </dev/null', 'sh'],
+      [],
+    ]) {
+      const ran = await world.start(['login', registry.host, '-u', 'acme'], { within, input: 'typed\n' })
+        .ended;
+      expectCode(ran, 2);
+      expect(ran.stderr).toContain('login needs a password');
+    }
   });
 
   it('pulls with what login keeps, and no more after logout', async () => {

@@ -40,15 +40,19 @@ export interface FakeHost extends Host {
 }
 
 export function fakeHost(options: FakeHostOptions): FakeHost {
+  const stderr = fakeOutput({ terminal: options.terminal ?? false });
   return {
     argv: options.argv,
     env: options.env ?? {},
     cwd: options.cwd ?? '/nowhere',
     stdout: fakeOutput({ terminal: options.terminal ?? false }),
-    stderr: fakeOutput({ terminal: options.terminal ?? false }),
+    stderr,
     stdin: {
       isTerminal: options.terminal ?? false,
-      line: () => Promise.resolve(options.stdin),
+      line: ({ question }) => {
+        stderr.write(`${question} `);
+        return Promise.resolve(options.stdin);
+      },
       async *bytes() {
         yield Buffer.from(options.stdin ?? '');
       },

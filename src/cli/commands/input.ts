@@ -48,6 +48,9 @@ async function pipeOf(fd: number): Promise<AsyncIterable<Uint8Array>> {
 }
 
 async function deviceOf(fd: number): Promise<AsyncIterable<Uint8Array>> {
+  const { isatty, ReadStream } = await import('node:tty');
+  // Read as a file, a terminal that must not block says at once that nothing was typed yet.
+  if (isatty(fd)) return new ReadStream(fd);
   const { createReadStream } = await import('node:fs');
   return createReadStream('', { fd, highWaterMark: 1 << 20 });
 }
