@@ -30,7 +30,10 @@ function cacheCompiledCode(): void {
   const folder = SKYCAP_CACHE_DIRECTORY ?? (xdg === undefined ? undefined : `${xdg}/skycap`);
   // Below /proc no folder can be made, and Node tries for good.
   if (folder?.startsWith('/') === true && !/^\/(?:proc|sys)(?:\/|$)/.test(folder)) {
+    // Code that we run: whatever the umask, nobody else may put any there.
+    const umask = process.umask(0o077);
     process.getBuiltinModule('node:module').enableCompileCache(`${folder}/compiled`);
+    process.umask(umask);
   }
 }
 

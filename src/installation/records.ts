@@ -8,6 +8,7 @@ import type { ActionDeps, ActionRequest } from './types.ts';
 export function endedInstallation(installation: Installation, run: Run, at: Date): Installation {
   const now = at.toISOString();
   const succeeded = run.state === 'succeeded' && !isAlone(run);
+  const { installed, uninstalled } = installation.status;
   return {
     ...installation,
     status: {
@@ -22,10 +23,16 @@ export function endedInstallation(installation: Installation, run: Run, at: Date
             bundleDigest: run.bundleDigest,
           }
         : {}),
-      ...(succeeded && run.action === 'install' ? { installed: now } : {}),
-      ...(succeeded && run.action === 'uninstall' ? { uninstalled: now } : {}),
+      ...(succeeded && run.action === 'install' ? { installed: after(uninstalled, at, 1) } : {}),
+      ...(succeeded && run.action === 'uninstall' ? { uninstalled: after(installed, at, 0) } : {}),
     },
   };
+}
+
+/** Whether it is installed is which of two times is later, and the clock may have been set back since the first. */
+function after(earlier: string | undefined, at: Date, byMs: number): string {
+  const least = earlier === undefined ? Number.NaN : Date.parse(earlier) + byMs;
+  return new Date(least > at.getTime() ? least : at).toISOString();
 }
 
 /** What an action that modifies nothing works on: the revision of the last one that did (CNAB, claims). */

@@ -89,13 +89,15 @@ export function stateContract(name: string, open: (directory: string) => Promise
       expect(await names({ skip: 1, limit: 2 })).toEqual(['dev/db', 'dev/web']);
     });
 
-    it('keeps runs, oldest first, with steps in their order', async () => {
-      const second = aRun('B', { created: '2026-02-01T00:00:00.000Z', state: 'failed', message: 'no' });
+    it('keeps runs, oldest first by whatever clock, with steps in their order', async () => {
+      const second = aRun('B', { created: '2025-02-01T00:00:00.000Z', state: 'failed', message: 'no' });
       const first = aRun('A', {
         steps: [aStep('b', 1), aStep('a', 0)],
         parameters: { p: { sensitive: true, value: 's3cret' } },
       });
+      await store.putRun(first);
       await store.putRun(second);
+      // Written anew, it stays where it was.
       await store.putRun(first);
       expect((await store.listRuns({ installationId: 'INST-app' })).map((run) => run.id)).toEqual(['A', 'B']);
       expect((await store.listRuns({ states: ['failed', 'unknown'] })).map((run) => run.id)).toEqual(['B']);

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -55,6 +55,23 @@ describe('skycap version', () => {
       chunks.flatMap((chunk) => chunk?.imports.filter(({ kind }) => kind === 'import-statement') ?? []),
     ).toEqual([]);
   });
+
+  test.each(['000', '077'])(
+    'keeps compiled code where nobody else can write with umask %s',
+    async (umask) => {
+      const cache = join(home.folder, `cache-${umask}`);
+      const made = spawnSync('sh', ['-c', `umask ${umask}; exec "$0" schema`, program], {
+        env: { ...home.env, XDG_CACHE_HOME: cache },
+      });
+      expect(made.status).toBe(0);
+      const modes = ['', 'skycap', 'skycap/compiled'].map((path) => statSync(join(cache, path)).mode & 0o777);
+      expect(modes).toEqual([0o700, 0o700, 0o700]);
+      // What a command makes for others goes by its caller's umask again.
+      const app = join(home.folder, `app-${umask}`);
+      spawnSync('sh', ['-c', `umask ${umask}; exec "$0" create "$1"`, program, app], { env: home.env });
+      expect(statSync(join(app, 'porter.yaml')).mode & 0o777).toBe(umask === '000' ? 0o666 : 0o600);
+    },
+  );
 
   test('loads no module of Node that an empty program does not load', () => {
     const url = pathToFileURL(join(root, 'dist/skycap.js')).href;

@@ -317,6 +317,7 @@ describe('style', () => {
 
 describe('units', () => {
   test.each([
+    [-5_000, '0ms'],
     [0, '0ms'],
     [999, '999ms'],
     [1_250, '1.2s'],

@@ -1,7 +1,7 @@
-/** `840ms`, `3.2s`, `1m05s`, `2h03m`. */
+/** `840ms`, `3.2s`, `1m05s`, `2h03m`; nothing took less than no time, even where the clock was set back meanwhile. */
 export function formatDuration(milliseconds: number): string {
   if (milliseconds < 1_000) {
-    return `${Math.round(milliseconds)}ms`;
+    return `${Math.max(0, Math.round(milliseconds))}ms`;
   }
   const seconds = milliseconds / 1_000;
   if (seconds < 60) {

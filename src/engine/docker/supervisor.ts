@@ -153,9 +153,9 @@ export function supervise(): void {
 
   const keepTimeout = (order: Order): void => {
     if (order.timeoutMs === undefined) return;
-    const end = Date.now() + order.timeoutMs;
+    const end = performance.now() + order.timeoutMs;
     const tick = (): void => {
-      const left = end - Date.now();
+      const left = end - performance.now();
       // Longer waits than 24 days overflow a timer.
       if (left > 0) setTimeout(tick, Math.min(left, 2 ** 31 - 1));
       else {

@@ -79,7 +79,8 @@ export function listRuns(db: Database, codec: ValueCodec, filter: RunFilter): re
     values.push(JSON.stringify(filter.states));
   }
   const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
-  const rows = db.all(`SELECT id, document, plan FROM runs ${where} ORDER BY created, id`, ...values);
+  // In the order in which they began: the clock may have been set back in between.
+  const rows = db.all(`SELECT id, document, plan FROM runs ${where} ORDER BY rowid`, ...values);
   return rows.map((row) => decodeRun(db, codec, row));
 }
 

@@ -60,12 +60,15 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
     uploads,
     sparse: options.sparse === true,
     protect: async (digest) => {
-      const old = [...leases].filter(([, since]) => Date.now() - since > LEASE_MS);
+      const old = [...leases].filter(([, since]) => performance.now() - since > LEASE_MS);
       for (const [lease] of old) {
         leases.delete(lease);
         await lease[Symbol.asyncDispose]();
       }
-      leases.set(await options.store.lease('registry push', [digest], { ttlMs: LEASE_MS }), Date.now());
+      leases.set(
+        await options.store.lease('registry push', [digest], { ttlMs: LEASE_MS }),
+        performance.now(),
+      );
     },
   };
   const server = makeServer(options);
