@@ -1,3 +1,4 @@
+import { clipNames } from '../kernel/index.ts';
 import { type Lines, placeAt } from './lines.ts';
 import type { DocNode } from './node.ts';
 import type { Problem, Span, TextEdit } from './types.ts';
@@ -45,8 +46,8 @@ export function problemAt(
   return {
     severity: draft.severity ?? 'error',
     code: draft.code,
-    message: draft.message,
-    ...(draft.hint === undefined ? {} : { hint: draft.hint }),
+    message: clipNames(draft.message),
+    ...(draft.hint === undefined ? {} : { hint: clipNames(draft.hint) }),
     place: placeAt(document.lines, document.file, span.start),
     span,
     ...(draft.fix === undefined ? {} : { fix: draft.fix }),

@@ -1,3 +1,5 @@
+import { clipNames } from './text.ts';
+
 /** Where in a file something is wrong; lines and columns count from 1. */
 export interface Place {
   readonly file: string;
@@ -35,11 +37,11 @@ export class SkycapError extends Error {
   readonly [MARK] = true;
 
   constructor(code: string, exitCode: number, message: string, extras: ErrorExtras = {}) {
-    super(message, extras.cause === undefined ? undefined : { cause: extras.cause });
+    super(clipNames(message), extras.cause === undefined ? undefined : { cause: extras.cause });
     this.name = 'SkycapError';
     this.code = code;
     this.exitCode = exitCode;
-    this.hint = extras.hint;
+    this.hint = extras.hint === undefined ? undefined : clipNames(extras.hint);
     this.place = extras.place;
     this.details = extras.details;
   }

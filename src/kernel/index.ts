@@ -3,5 +3,12 @@ export * from './events.ts';
 export { failpoint } from './failpoint.ts';
 export { own } from './own.ts';
 export { createRedactor, MASK, type Redactor, type RedactorStream, type SecretValue } from './redact.ts';
-export { type CiSystem, ciSystem, escapeLine, escapeTerminal, neutraliseWorkflowCommands } from './text.ts';
+export {
+  type CiSystem,
+  ciSystem,
+  clipNames,
+  escapeLine,
+  escapeTerminal,
+  neutraliseWorkflowCommands,
+} from './text.ts';
 export { ulid } from './ulid.ts';

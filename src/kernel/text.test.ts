@@ -2,7 +2,14 @@ import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { fc } from '../testkit/property.ts';
 
-import { type CiSystem, ciSystem, escapeLine, escapeTerminal, neutraliseWorkflowCommands } from './text.ts';
+import {
+  type CiSystem,
+  ciSystem,
+  clipNames,
+  escapeLine,
+  escapeTerminal,
+  neutraliseWorkflowCommands,
+} from './text.ts';
 
 const controls = [
   ...Array.from({ length: 0x20 }, (_, code) => code).filter((code) => code !== 9 && code !== 10),
@@ -130,5 +137,28 @@ describe('workflow commands', () => {
       [{ TEAMCITY_VERSION: '2024.1' }, 'teamcity'],
     ];
     for (const [environment, system] of cases) expect(ciSystem(environment)).toBe(system);
+  });
+});
+
+describe('names in messages', () => {
+  it('are whole up to 400 characters, and beginning and end of longer ones', () => {
+    const name = (length: number) => 'x'.repeat(length);
+    expect(clipNames(`no image ${name(400)} here`)).toBe(`no image ${name(400)} here`);
+    expect(clipNames(`no image ${name(401)} here`)).toBe(`no image ${name(200)}…${name(100)} here`);
+    const words = 'two words '.repeat(500);
+    for (const quote of ['"', '`']) {
+      const clipped = clipNames(`no step ${quote}${words}${quote} in prose ${quote}short${quote}`);
+      expect(clipped).toBe(
+        `no step ${quote}${words.slice(0, 200)}…${words.slice(-100)}${quote} in prose ${quote}short${quote}`,
+      );
+    }
+    expect(clipNames(words).length).toBeLessThan(4000);
+    expect(clipNames('👩'.repeat(5000)).isWellFormed()).toBe(true);
+    expect(clipNames(`${'👩 '.repeat(5000)}`).isWellFormed()).toBe(true);
+  });
+
+  it('are clipped out of any text', () => {
+    for (const unit of ['"', '`', '"x', '" ', 'x', 'x ', '`"'])
+      expect(clipNames(unit.repeat(100_000)).length).toBeLessThanOrEqual(4000);
   });
 });

@@ -34,6 +34,26 @@ export function escapeLine(text: string): string {
   );
 }
 
+// Words, and what stands in quotes, of more than 400 characters; messages of more than 4000.
+const LONG_WORD = /(\S{200})\S{101,}(\S{100})/gu;
+const LONG_QUOTE = /(?<=(["`]))((?:(?!\1)[^\n]){200})(?:(?!\1)[^\n]){101,}((?:(?!\1)[^\n]){100})(?=\1)/gu;
+const MOST = 4000;
+
+/**
+ * A message whose names stay readable: bundles, registries and users may have names of kilobytes, of which the
+ * beginning and the end say enough. What is whole goes into an error's `details`.
+ */
+export function clipNames(message: string): string {
+  if (message.length <= 400) return message;
+  const clipped = message.replace(LONG_WORD, '$1…$2').replace(LONG_QUOTE, '$2…$3');
+  if (clipped.length <= MOST) return clipped;
+  const [head, tail] = [clipped.slice(0, MOST - 500), clipped.slice(-400)];
+  return `${head.replace(LONE_HIGH, '')}…${tail.replace(LONE_LOW, '')}`;
+}
+
+const LONE_HIGH = /[\ud800-\udbff]$/;
+const LONE_LOW = /^[\udc00-\udfff]/;
+
 const ZERO_WIDTH_SPACE = '\u200b';
 
 // Where a command may stand, and how it begins. The runners trim white space before they look (GitHub's and

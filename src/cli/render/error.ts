@@ -1,4 +1,4 @@
-import { escapeLine, escapeTerminal, isSkycapError, type Place } from '../../kernel/index.ts';
+import { clipNames, escapeLine, escapeTerminal, isSkycapError, type Place } from '../../kernel/index.ts';
 import type { Style } from '../types.ts';
 import { paint } from './style.ts';
 
@@ -47,7 +47,7 @@ export function reportOf(error: unknown, debug: boolean): ErrorReport {
       ...stack,
     };
   }
-  const message = error instanceof Error ? error.message : String(error);
+  const message = clipNames(error instanceof Error ? error.message : String(error));
   const system = systemErrors[(error as { code?: string } | null)?.code ?? ''];
   if (system !== undefined) {
     return { ...system, message, causes: causesOf(error), ...stack };
@@ -68,7 +68,7 @@ function causesOf(error: unknown): string[] {
   let told = error instanceof Error ? error.message : String(error);
   let cause = (error as { cause?: unknown } | null)?.cause;
   while (cause !== undefined && cause !== null && causes.length < 8) {
-    const message = cause instanceof Error ? cause.message : String(cause);
+    const message = clipNames(cause instanceof Error ? cause.message : String(cause));
     if (message !== '' && !told.includes(message)) {
       causes.push(message);
       told = message;
@@ -109,5 +109,7 @@ export function errorJson(report: ErrorReport): Record<string, unknown> {
 
 /** `porter.yaml:12:5`, which editors and terminals make a link of. */
 export function placeName(place: Place): string {
-  return [escapeLine(place.file), place.line, place.column].filter((part) => part !== undefined).join(':');
+  return [escapeLine(clipNames(place.file)), place.line, place.column]
+    .filter((part) => part !== undefined)
+    .join(':');
 }
