@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { enginesToTest } from '../support/engines.ts';
@@ -152,10 +153,13 @@ describe.each(enginesToTest('oci-runtime'))('S47 B87 killed with -9 on %s', (eng
   });
 
   it('lists a run whose process lives as running', async () => {
-    const first = world.start(['install', 'alive', '--progress', 'json'], { cwd });
+    // It stops by itself while its step runs, however soon that ends.
+    const env = { SKYCAP_FAILPOINT: 'running:SIGSTOP' };
+    const first = world.start(['install', 'alive', '--progress', 'json'], { cwd, env });
     await first.said('step.running');
-    first.process.kill('SIGSTOP');
     try {
+      while (!/^\d+ \(.*\) T /.test(readFileSync(`/proc/${first.process.pid}/stat`, 'latin1')))
+        await sleep(20);
       const runs = await world.skycap(['run', 'list', '-i', 'alive', '-o', 'json']);
       expect(expectCode(runs, 0).json<{ status: string }[]>()[0]?.status).toBe('running');
     } finally {

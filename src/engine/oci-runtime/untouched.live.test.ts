@@ -35,7 +35,7 @@ describe('a root that its step left as it was', () => {
   let fixture: Awaited<ReturnType<typeof crunFixture>>;
   beforeAll(async () => {
     fixture = await crunFixture();
-  }, 120_000);
+  });
   afterAll(async () => {
     await fixture[Symbol.asyncDispose]();
   });
@@ -87,14 +87,14 @@ describe('a root that its step left as it was', () => {
       expect(await context.step('ls -d /deep /deep/*', { files: [file] })).toContain('/deep/down');
     for (let steps = 0; steps < 4; steps += 1)
       expect(await context.step('! ls -d /deep 2>/dev/null')).not.toContain('deep');
-  }, 60_000);
+  });
 
   it('has hosts of its own each time', async () => {
     await using context = await opened();
     await untilReused(context);
     for (let steps = 0; steps < 3; steps += 1)
       expect(await context.step('grep -c "$(hostname)$" /etc/hosts')).toMatch(/\n1$/);
-  }, 60_000);
+  });
 
   it('is not one that was changed, whatever the change', async () => {
     await using context = await opened();
@@ -104,14 +104,14 @@ describe('a root that its step left as it was', () => {
       for (let steps = 0; steps < 3; steps += 1)
         expect([change, await context.step(':')]).not.toEqual([change, changed]);
     }
-  }, 120_000);
+  });
 
   it('is not one of a step that was nearly root of the host', async () => {
     await using context = await opened();
     const roots = new Set<string>();
     for (let steps = 0; steps < 6; steps += 1) roots.add(await context.step(':', { privileged: true }));
     expect(roots.size).toBe(6);
-  }, 60_000);
+  });
 
   it('is not one in which a file of the step lay, nor are outputs that were written handed on', async () => {
     await using context = await opened();
@@ -133,7 +133,7 @@ describe('a root that its step left as it was', () => {
       expect(rest).toEqual([]);
       expect(root).not.toBe(own);
     }
-  }, 60_000);
+  });
 
   it('keeps an output folder that was written to from the next step, whoever its user is', async () => {
     await using context = await opened();
@@ -144,5 +144,5 @@ describe('a root that its step left as it was', () => {
       ).split('\n');
       expect(said).toEqual([user === '' ? '0' : user]);
     }
-  }, 60_000);
+  });
 });
