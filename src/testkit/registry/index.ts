@@ -1,4 +1,11 @@
 export { type Asking, asking, codeOf, collect, type JumpingClock, jumpingClock } from './asking.ts';
+export {
+  type Calling,
+  type Canned,
+  calling,
+  cannedResponse,
+  type Made,
+} from './calls.ts';
 export * from './certificates.ts';
 export { debianRegistry, type RegistryAuth, type RunningRegistry } from './debian-registry.ts';
 export { type MemoryStore, memoryStore } from './memory-store.ts';

@@ -157,7 +157,7 @@ export function createCaller(settings: CallerSettings): Caller {
   }
 
   async function tryCall(call: Call): Promise<{ answer: Answer } | Failed> {
-    const { subject, host } = call;
+    const { subject } = call;
     try {
       const { answer, grant } = await attemptOnce(call);
       warn(call, answer.response);
@@ -166,10 +166,9 @@ export function createCaller(settings: CallerSettings): Caller {
         return { answer: { ...answer, bytes: await answer.response.bytes(call.collect) } };
       }
       const refusal = await readRefusal(answer.response);
-      const foreign = answer.url.host === host.name ? host.name : answer.url.host;
       const retryAfterMs = retryAfter(refusal.retryAfter, refusal.text, clock.now());
       const authenticated = grant?.authenticated === true;
-      const error = refusalError(refusal, { subject, host: foreign, authenticated, retryAfterMs });
+      const error = refusalError(refusal, { subject, host: answer.url.host, authenticated, retryAfterMs });
       const again = isTransientStatus(refusal.status) || isRateLimit(refusal);
       return { error, again, askedMs: retryAfterMs, reason: `status ${refusal.status}` };
     } catch (error) {

@@ -1,5 +1,4 @@
 import { HttpFailure, type HttpResponse, isHttpFailure } from '../../../kernel/http/index.ts';
-import { isSkycapError } from '../../../kernel/index.ts';
 import { ociError } from '../../errors.ts';
 import type { Descriptor } from '../../types.ts';
 import { failureError } from './answer.ts';
@@ -48,17 +47,12 @@ async function request(target: Target, blob: Descriptor, offset: number): Promis
     return response;
   };
   const response = await ask(offset);
-  if (response.status === 416) {
-    await response.discard();
-    return { body: checked(await ask(0), { blob, from: 0, subject }), skip: offset };
-  }
   if (response.status === 200) return { body: checked(response, { blob, from: 0, subject }), skip: offset };
-  if (rangeStart(response, blob.size) !== offset) {
-    // An answer to another question than ours: take the whole.
-    void response.discard();
-    return { body: checked(await ask(0), { blob, from: 0, subject }), skip: offset };
-  }
-  return { body: checked(response, { blob, from: offset, subject }), skip: 0 };
+  if (response.status === 206 && rangeStart(response, blob.size) === offset)
+    return { body: checked(response, { blob, from: offset, subject }), skip: 0 };
+  // No answer, or one to another question than ours: take the whole.
+  void response.discard();
+  return { body: checked(await ask(0), { blob, from: 0, subject }), skip: offset };
 }
 
 function rangeStart(response: HttpResponse, size: number): number | undefined {
@@ -107,7 +101,7 @@ async function* stream(
       opened ??= await request(target, blob, position);
       let skip = opened.skip;
       for await (const part of opened.body) {
-        const rest = skip >= part.length ? part.subarray(part.length) : part.subarray(skip);
+        const rest = part.subarray(skip);
         skip -= part.length - rest.length;
         if (rest.length === 0) continue;
         if (position + rest.length > blob.size) throw tooLong(target, blob);
@@ -119,7 +113,7 @@ async function* stream(
     } catch (error) {
       opened = undefined;
       options.signal.throwIfAborted();
-      if (isSkycapError(error) || !isHttpFailure(error)) throw error;
+      if (!isHttpFailure(error)) throw error;
       const failure = failureError(error, `${target.subject}, blob ${blob.digest}`);
       if (!error.transient) throw failure;
       if (position - mark >= PROGRESS) attempt = caller.begin();

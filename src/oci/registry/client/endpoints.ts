@@ -90,7 +90,7 @@ function ruleFor(reference: Reference, rules: readonly RegistryRule[]): Registry
   for (const rule of rules) {
     if (coveredBy(rule.prefix, reference) === 0) continue;
     // The star stands for nothing that was written: the host itself goes before it.
-    const length = rule.prefix.replace(/^\*/, '').length;
+    const length = rule.prefix.replace('*', '').length;
     if (length <= longest) continue;
     best = rule;
     longest = length;
@@ -103,8 +103,8 @@ function coveredBy(prefix: string, reference: Reference): number {
   const host = reference.registry;
   if (prefix.startsWith('*.')) {
     const domain = prefix.slice(1).toLowerCase();
-    const bare = host.replace(/:\d+$/, '');
-    return bare.endsWith(domain) && bare.length > domain.length ? host.length : 0;
+    // No host begins with the dot that the domain begins with.
+    return host.replace(/:\d+$/, '').endsWith(domain) ? host.length : 0;
   }
   const slash = prefix.indexOf('/');
   const end = slash === -1 ? prefix.length : slash;

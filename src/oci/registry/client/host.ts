@@ -156,7 +156,7 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
  */
 function addressOf(response: HttpResponse, name: string): string | undefined {
   if (response.proxied !== true) return response.remoteAddress;
-  const literal = new URL(`http://${name}`).hostname.replace(/^\[|\]$/g, '');
+  const literal = new URL(`http://${name}`).hostname.replace(/[[\]]/g, '');
   return isIP(literal) === 0 ? SOMEWHERE_PUBLIC : literal;
 }
 
@@ -168,11 +168,10 @@ function withoutScope({ scheme, params }: Challenge): Challenge {
 
 /** Nothing listens for TLS there: refused, or the answer to our hello is no TLS. A bad certificate is not this. */
 function speaksNoTls(error: unknown): boolean {
-  if (!isHttpFailure(error)) return false;
-  if (error.kind === 'connect') return true;
-  if (error.kind === 'reset') return error.code === 'ECONNRESET' || error.code === 'EPIPE';
+  if (isHttpFailure(error, 'connect')) return true;
+  if (isHttpFailure(error, 'reset')) return error.code === 'ECONNRESET' || error.code === 'EPIPE';
   return (
-    error.kind === 'tls' &&
+    isHttpFailure(error, 'tls') &&
     /^(EPROTO|ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST|UNKNOWN_PROTOCOL|TLSV1_UNRECOGNIZED_NAME))$/.test(
       error.code ?? '',
     )

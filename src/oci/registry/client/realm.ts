@@ -56,6 +56,6 @@ function sameHost(a: URL, b: URL): boolean {
 }
 
 function isLoopback(url: URL): boolean {
-  const name = url.hostname.replace(/^\[|\]$/g, '');
+  const name = url.hostname.replace(/[[\]]/g, '');
   return name === 'localhost' || classifyAddress(name) === 'loopback';
 }

@@ -140,18 +140,18 @@ async function readToken(response: HttpAnswer, ask: Ask): Promise<Token | undefi
   // A redirect would carry the credentials to a place that nobody checked: it is no answer.
   if (response.status !== 200) throw refused(await readRefusal(response), ask);
   const text = await response.text(LARGEST_TOKEN_ANSWER);
-  let value: Readonly<Record<string, unknown>> | null;
+  let value: Readonly<Record<string, unknown>>;
   try {
-    value = JSON.parse(text) as typeof value;
+    value = (JSON.parse(text) ?? {}) as typeof value;
   } catch {
     throw ociError('REGISTRY_ANSWER_INVALID', `${whereOf(ask)}: the answer is not JSON`, {
       hint: 'check whether a proxy or login page answers in its place',
     });
   }
-  const token = [value?.token, value?.access_token].find(isTokenText);
+  const token = [value.token, value.access_token].find(isTokenText);
   if (token === undefined) throw noToken(host, realm);
-  const seconds = Number(value?.expires_in ?? 0);
-  const refreshToken = value?.refresh_token;
+  const seconds = Number(value.expires_in ?? 0);
+  const refreshToken = value.refresh_token;
   return {
     token,
     expiresInMs: Number.isFinite(seconds) ? seconds * 1000 : 0,

@@ -250,8 +250,8 @@ async function sendChunk(
 function acknowledged(answer: Answer, before: number, sent: number): number {
   const end = rangeEnd(answer.response);
   // "0-0" is what some registries always say.
-  if (end === undefined || end === 1) return sent;
-  return end > before && end <= sent ? end : sent;
+  if (end === undefined || end === 1 || end <= before) return sent;
+  return Math.min(end, sent);
 }
 
 function outOfStep(target: Target, blob: Descriptor, status: number): Error {
