@@ -98,7 +98,7 @@ it('a file is made short once it is longer than a mebibyte, by who may write', a
   const other = digestOf('b');
   const kept = `-a@${digest}\n-b@${other}\n`;
   const lengthAfter = async (length: number, writable: boolean): Promise<number> => {
-    await writeFile(file(), kept.padEnd(length, '\n'));
+    await writeFile(file(), kept.padEnd(length, 'x'));
     expect((await openHidden(directory, writable)).has('b', other)).toBe(true);
     return (await readFile(file(), 'utf8')).length;
   };
