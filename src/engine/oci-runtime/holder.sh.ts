@@ -61,12 +61,13 @@ supervise() {
   id=$1 d=$run/c/$1 t=$3 g=$4
   case $2 in mem) o=$d ;; *) o=$disk/$1 ;; esac
   cause=exited pending= timer= reaper=
-  read -r self _ </proc/self/stat
+  read -r line </proc/self/stat
+  set -- $line
+  self=$1
   trap 'pending=1; [ "$cause" = exited ] && cause=cancelled; soft' TERM
   trap 'pending=1; [ "$cause" = exited ] && cause=cancelled; hard' USR1
   trap 'pending=1; [ "$cause" = exited ] && cause=timeout; soft' USR2
   trap 'pending=1; hard' ALRM
-  read -r line </proc/self/stat
   (
     trap - TERM USR1 USR2 ALRM HUP
     if [ -f "$d/groups" ]; then
