@@ -14,7 +14,12 @@ let found: Promise<boolean> | undefined;
 
 /** GNU tar writes small files faster than Node does, several layers at once. Asked once a process. */
 export function hasGnuTar(): Promise<boolean> {
-  found ??= new Promise((resolve) => {
+  found ??= findGnuTar();
+  return found;
+}
+
+export function findGnuTar(): Promise<boolean> {
+  return new Promise((resolve) => {
     const child = spawn('tar', ['--version'], {
       stdio: ['ignore', 'pipe', 'ignore'],
       env: tarEnvironment(),
@@ -27,7 +32,6 @@ export function hasGnuTar(): Promise<boolean> {
     });
     child.on('close', () => resolve(text.startsWith('tar (GNU tar)')));
   });
-  return found;
 }
 
 /** A clean environment: TAR_OPTIONS and the locale change what tar does. */

@@ -3,10 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSkycapError } from '../../kernel/index.ts';
+import { codeFrom } from '../../testkit/coded.ts';
 import { inPieces, tarOf } from '../../testkit/images/index.ts';
 import { oracleCases, oracleRegistry } from '../../testkit/layers/index.ts';
 import { digestOf, parseReference } from '../names/index.ts';
 import { decompress, type LayerModel, packModel, readTar, unpackWithModel } from './index.ts';
+import { DEFAULT_LIMITS, type LayerLimits } from './limits.ts';
 
 let directory: string;
 beforeEach(async () => {
@@ -84,6 +86,60 @@ describe('a folder and a model', () => {
     expect(found).toContain('d/f 3000000 something longer');
     expect(found.filter((line) => line.startsWith('big'))).toEqual([]);
     expect(found).toHaveLength(8);
+  });
+});
+
+describe('a folder and a model are refused', () => {
+  const layer = tarOf([
+    { path: 'd/f', content: 'hello' },
+    { path: '.wh.gone', content: 'x'.repeat(100) },
+  ]);
+
+  it('where the layer is another when it is read again', async () => {
+    const blobs = [layer, tarOf([{ path: 'd/f', content: 'other' }])];
+    const work = unpackWithModel(() => inPieces(blobs.shift() ?? layer), directory, options);
+    await expect(work).rejects.toMatchObject({
+      code: 'OCI_LAYER_DIFFID',
+      message: 'a layer was not the same when it was read again',
+      hint: 'run the same command again; if it stays, check the disk',
+    });
+  });
+
+  it('where what belongs to no file would fill the memory', async () => {
+    const limits = (maxMetaBytes: number): LayerLimits => ({ ...DEFAULT_LIMITS, maxMetaBytes });
+    const unpacked = async (bytes: Uint8Array, name: string, maxMetaBytes = 1 << 20): Promise<unknown> => {
+      await mkdir(join(directory, name));
+      return await unpackWithModel(() => inPieces(bytes, 1 << 20), join(directory, name), {
+        ...options,
+        limits: limits(maxMetaBytes),
+      }).then(
+        () => 'done',
+        (error: Error) => [codeFrom(error), error.message],
+      );
+    };
+    expect(await unpacked(layer, 'a', 100)).toBe('done');
+    expect(await unpacked(layer, 'b', 99)).toEqual([
+      'OCI_LAYER_LIMIT',
+      'the layer has a whiteout of 100 bytes',
+    ]);
+    const trailing = (bytes: number): Buffer => Buffer.concat([tarOf([]), Buffer.alloc(bytes - 1024)]);
+    expect(await unpacked(trailing(2 ** 24), 'c')).toBe('done');
+    expect(await unpacked(trailing(2 ** 24 + 1), 'd')).toEqual([
+      'OCI_LAYER_LIMIT',
+      'the layer has 16777216 bytes that belong to no file',
+    ]);
+  });
+
+  it('where the folder cannot be read', async () => {
+    const model = await unpack(layer);
+    await rm(join(directory, 'out/d'), { recursive: true });
+    await writeFile(join(directory, 'out/d'), 'a file');
+    const error = await joined(packModel(join(directory, 'out'), model)).catch((one: unknown) => one);
+    expect(error).toMatchObject({
+      code: 'OCI_LAYER_WRITE',
+      message: expect.stringMatching(/^an unpacked layer cannot be read: ENOTDIR/),
+      cause: { code: 'ENOTDIR' },
+    });
   });
 });
 

@@ -186,6 +186,22 @@ describe('on the disk', () => {
     expect((await lstat(marks)).size + (await lstat(join(root, '$HOME'))).size).toBe(0);
   });
 
+  it('a file whose attributes nobody can read is not given without them', async () => {
+    await writeFile(join(root, 'f'), '');
+    const path = process.env.PATH;
+    try {
+      process.env.PATH = root;
+      const failed = await read('f').catch((error: unknown) => error);
+      expect(failed).toMatchObject({
+        code: 'OCI_LAYER_WRITE',
+        message: 'the attributes of "f" cannot be read',
+        hint: 'install GNU tar, or getfattr',
+      });
+    } finally {
+      process.env.PATH = path;
+    }
+  });
+
   it('words and paths keep their bytes', () => {
     expect(shellWord(bytes("a'\xff")).toString('latin1')).toBe(" 'a'\\''\xff'");
     expect([isRoot(''), isRoot('.'), isRoot('a'), isRoot('..')]).toEqual([true, true, false, false]);

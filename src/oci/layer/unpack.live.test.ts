@@ -28,10 +28,10 @@ function sh(script: string, cwd = directory): string {
   });
 }
 
-/** Everything about a tree but the inode numbers and the root's own times. */
+/** Everything about a tree but the inode numbers and the root's own times, whatever order its file system lists names in. */
 function tree(folder: string): string {
   const files = sh(
-    String.raw`find . -mindepth 1 -printf '%P\t%y\t%m\t%U:%G\t%l\t%n\t%T@' -type f -printf '\t%s' -o -printf '' | tr -d '\r' | LC_ALL=C sort`,
+    String.raw`find . -mindepth 1 \( -type f -printf '%P\t%y\t%m\t%U:%G\t%l\t%n\t%T@\t%s\0' -o -printf '%P\t%y\t%m\t%U:%G\t%l\t%n\t%T@\0' \) | LC_ALL=C sort -z | tr '\0' '\n'`,
     folder,
   );
   const devices = sh(

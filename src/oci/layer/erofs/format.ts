@@ -263,23 +263,22 @@ export function decodeXattrs(bytes: Buffer): Xattrs {
 function splitName(name: string): { readonly index: number; readonly rest: string } {
   for (const [prefix, index] of PREFIXES)
     if (name.startsWith(prefix)) return { index, rest: name.slice(prefix.length) };
-  throw new NotErofs(`has an attribute that EROFS has no number for`);
+  throw new NotErofs('has an attribute that EROFS has no number for');
 }
 
 function pad4(size: number): number {
   return size + ((4 - (size % 4)) % 4);
 }
 
-let table: Uint32Array | undefined;
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0x82f6_3b78 : value >>> 1;
+  return value;
+});
 
 /** CRC-32C as the kernel takes it: from all ones, and not inverted at the end. */
 function crc32c(bytes: Buffer): number {
-  table ??= Uint32Array.from({ length: 256 }, (_, byte) => {
-    let value = byte;
-    for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0x82f6_3b78 : value >>> 1;
-    return value;
-  });
   let sum = 0xffff_ffff;
-  for (const byte of bytes) sum = (table[(sum ^ byte) & 0xff] as number) ^ (sum >>> 8);
+  for (const byte of bytes) sum = (CRC_TABLE[(sum ^ byte) & 0xff] as number) ^ (sum >>> 8);
   return sum >>> 0;
 }

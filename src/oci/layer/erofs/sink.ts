@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { constants, createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
+import { isSkycapError } from '../../../kernel/index.ts';
 import { diskError } from '../../../kernel/system/index.ts';
 import { ociError } from '../../errors.ts';
 import type { Digest } from '../../types.ts';
@@ -160,10 +161,11 @@ export class ErofsSink implements LayerSink {
     return { parent, name: path.slice(slash + 1) };
   }
 
+  /** What the layer's source throws comes through as it is: a cancelled run is none that could not be written. */
   #explain(error: unknown): unknown {
+    if (isSkycapError(error)) return error;
     const full = diskError(error, this.#path);
     if (full !== error || typeof (error as { code?: unknown }).code !== 'string') return full;
-    if (/^OCI_|^DISK_/.test((error as { code: string }).code)) return error;
     return ociError('OCI_LAYER_WRITE', `a layer could not be written: ${(error as Error).message}`, {
       cause: error,
     });
