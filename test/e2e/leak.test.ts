@@ -316,7 +316,7 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('what is left behind on %s
       watched = await watch.stop();
     }
     lookAtDisk('at the end', [...onDisk(), String(world.env.XDG_RUNTIME_DIR)]);
-  }, 300_000);
+  });
   afterAll(() => world?.[Symbol.asyncDispose]());
 
   function has(place: RegExp, value: string): boolean {
