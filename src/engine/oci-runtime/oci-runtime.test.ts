@@ -10,6 +10,7 @@ import { readStatus } from './follow.ts';
 import { holderScript } from './holder.sh.ts';
 import { initBinaries, mountBinaries } from './init/binary.ts';
 import type { RunLayout } from './layout.ts';
+import { checkLayers } from './overlays.ts';
 import { RootPoints } from './root-points.ts';
 import { allowedCalls, seccompProfile } from './seccomp-profile.ts';
 import { unprepared } from './unprepared.ts';
@@ -195,6 +196,17 @@ describe('mount points made ahead', () => {
 });
 
 describe('what cannot be made ready', () => {
+  it('is an image of more layers than the kernel mounts', () => {
+    expect(() => checkLayers('tools', 500)).not.toThrow();
+    expect(() => checkLayers('tools', 501)).toThrowError(
+      expect.objectContaining({
+        code: 'ENGINE_START_FAILED',
+        message: 'image tools has 501 layers, and overlayfs takes 500 at most',
+        hint: expect.stringContaining('skycap image flatten'),
+      }),
+    );
+  });
+
   const run = { containerId: 'c', image: 'tools' } as ContainerRun;
   const layout = { control: '/proc', disk: '/dev/shm' } as RunLayout;
   const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };

@@ -1,12 +1,29 @@
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Lower } from '../../oci/index.ts';
+import { engineError } from '../errors.ts';
 import { type Holder, ROOTS } from './holder.ts';
 import { containerRoot } from './id-map.ts';
 import type { RunLayout } from './layout.ts';
 
 /** How many unmounts are gathered for one order: unmounting is a process of its own. */
 const BATCH = 16;
+
+/** Linux, fs/overlayfs/params.c, OVL_MAX_STACK. Docker has a limit of 125. */
+const MOST_LAYERS = 500;
+
+/** @throws ENGINE_START_FAILED before anything is unpacked, for an image that the kernel cannot mount */
+export function checkLayers(image: string, layers: number): void {
+  if (layers <= MOST_LAYERS) return;
+  throw engineError(
+    'ENGINE_START_FAILED',
+    `image ${image} has ${layers} layers, and overlayfs takes ${MOST_LAYERS} at most`,
+    {
+      hint: 'make one of fewer layers, as skycap image flatten does, and use that',
+      details: { image, layers, limit: MOST_LAYERS },
+    },
+  );
+}
 
 export interface Overlay {
   readonly name: string;

@@ -36,7 +36,7 @@ import {
   isSafeId,
   type RunLayout,
 } from './layout.ts';
-import { Overlays } from './overlays.ts';
+import { checkLayers, Overlays } from './overlays.ts';
 import { SharedFolders } from './shared-folders.ts';
 import { faultOf, noSpace, unprepared } from './unprepared.ts';
 
@@ -343,6 +343,7 @@ export class RuntimeSession implements Session {
   ): Promise<void> {
     const { store, layers } = this.#host;
     const { signal, emit } = this.#operation;
+    checkLayers(image, pinned.layers.length);
     emit({ type: 'engine.image', image, phase: 'loading' });
     const folders = new Map<string, string>();
     const hear = (event: OciEvent): void => {
