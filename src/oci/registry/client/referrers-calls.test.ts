@@ -150,7 +150,9 @@ describe('the list at the fallback tag', () => {
     await gone.removed;
     expect(gone.calls).toHaveLength(2);
     const busy = coded('REGISTRY_BUSY');
-    await expect(removing(busy).removed).rejects.toBe(busy);
+    const failing = removing(busy, done);
+    await expect(failing.removed).rejects.toBe(busy);
+    expect(failing.calls).toHaveLength(2);
   });
 
   it('that another writer changed meanwhile is read again after a wait, and some time that ends', async () => {
@@ -190,6 +192,18 @@ describe('the list at the fallback tag', () => {
   });
 });
 
+it('a change that comes while another is under way waits for it, though one before has ended', async () => {
+  let list = index([]);
+  const { target } = calling((call) => {
+    if (call.method === 'PUT') list = { ...list, body: call.body ?? '' };
+    return call.method === 'PUT' ? done : list;
+  });
+  const [first, second] = ['a', 'b'].map((name) => addReferrer(target, SUBJECT, entry(name)));
+  await first;
+  await Promise.all([second, addReferrer(target, SUBJECT, entry('c'))]);
+  expect(JSON.parse(String(list.body))).toMatchObject({ manifests: ['a', 'b', 'c'].map(entry) });
+});
+
 describe('what the list says of a manifest', () => {
   const descriptor = entry('a');
 
@@ -202,7 +216,7 @@ describe('what the list says of a manifest', () => {
     [{ config: null }, {}],
     [{ annotations: { a: 'b' } }, { annotations: { a: 'b' } }],
   ])('is read from %j', (of, said) => {
-    expect(referrerOf({ ...descriptor, urls: ['x'] }, of as Parameters<typeof referrerOf>[1])).toEqual({
+    expect(referrerOf({ ...descriptor, urls: ['x'] }, of as Parameters<typeof referrerOf>[1])).toStrictEqual({
       ...descriptor,
       ...said,
     });
