@@ -32,6 +32,8 @@ afterEach(() => world[Symbol.asyncDispose]());
 
 /** Prunes, and tells which runs went, were swept and are still there, by their place in `runs`. */
 async function prune(options: Partial<PruneOptions>, engineName: string | undefined = 'fake') {
+  // Records are in the order in which they were made.
+  await world.state.deleteRuns(runs.map((run) => run.id));
   for (const run of runs) await world.state.putRun(run);
   const swept: string[] = [];
   const events: InstallationEvent[] = [];
