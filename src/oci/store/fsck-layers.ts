@@ -92,8 +92,7 @@ function sourcesOf(images: readonly (readonly ReachedLayer[])[]): Sources {
     let chain: Digest | undefined;
     for (const [index, layer] of layers.entries()) {
       chain = chainId(chain, layer.diffId);
-      if (!sources.has(layer.diffId)) sources.set(layer.diffId, { layer, below: [] });
-      if (chain !== layer.diffId) sources.set(chain, { layer, below: layers.slice(0, index) });
+      for (const id of [layer.diffId, chain]) sources.set(id, { layer, below: layers.slice(0, index) });
     }
   }
   return sources;

@@ -6,13 +6,14 @@ import { parseManifestOrIndex } from '../image/parse.ts';
 import { LARGEST_DOCUMENT } from '../names/index.ts';
 import type { FsckFinding } from '../port.ts';
 import type { Digest } from '../types.ts';
+import { attempt } from './attempt.ts';
 import { checkLayers, type FsckInput, type FsckOptions } from './fsck-layers.ts';
 import { readBlobFile, sizeOf } from './ingest.ts';
 import { EMPTY_INDEX, type Layout, makeFolders } from './layout.ts';
 import { acquireLock, tryLock } from './lock.ts';
 import { blobFiles, emptyTrash, moveAside, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
-import { filterTags, parseTag, readIndexFile, type TaggedDescriptor } from './tags.ts';
+import { filterTags, parseTag, readIndexFile } from './tags.ts';
 
 /**
  * Looks at every byte of every blob and of every unpacked layer, at the names, and at what was left half done.
@@ -36,18 +37,16 @@ export async function checkStore(layout: Layout, options: FsckOptions): Promise<
 }
 
 /** None where the names cannot be read: that is a finding already. */
-async function tagsOf(layout: Layout): Promise<readonly TaggedDescriptor[]> {
-  try {
-    const list = (await readIndexFile(layout)).manifests as readonly unknown[];
-    return list.map(parseTag).filter((tag) => tag !== undefined);
-  } catch (error) {
-    if (isSkycapError(error)) return [];
-    throw error;
-  }
+async function entriesOf(layout: Layout): Promise<readonly unknown[]> {
+  return await readIndexFile(layout).then(
+    (index) => index.manifests as readonly unknown[],
+    () => [],
+  );
 }
 
 async function rootsOf(layout: Layout): Promise<readonly Digest[]> {
-  return (await tagsOf(layout)).filter((tag) => !tag.sparse).map((tag) => tag.descriptor.digest);
+  const tags = (await entriesOf(layout)).map(parseTag);
+  return tags.flatMap((tag) => (tag === undefined || tag.sparse ? [] : [tag.descriptor.digest]));
 }
 
 async function checkIndexFile(
@@ -55,12 +54,11 @@ async function checkIndexFile(
   { repair, signal }: FsckInput,
 ): Promise<readonly FsckFinding[]> {
   using _lock = await acquireLock(layout.storeLock, { signal });
-  try {
-    await readIndexFile(layout);
-    return [];
-  } catch (error) {
-    if (!isSkycapError(error)) throw error;
-  }
+  const readable = await readIndexFile(layout).then(
+    () => true,
+    () => false,
+  );
+  if (readable) return [];
   if (repair) {
     await setAside(layout.index);
     step('fsck.aside');
@@ -114,7 +112,6 @@ async function blobProblem(path: string, digest: Digest): Promise<string | undef
 async function checkManifests(layout: Layout, input: FsckInput): Promise<readonly FsckFinding[]> {
   using _lock = await acquireLock(layout.storeLock, { signal: input.signal });
   const { missing } = await input.reach(await input.roots());
-  if (missing.size === 0) return [];
   const leased = input.repair ? await input.leased() : new Set<Digest>();
   const findings: FsckFinding[] = [];
   for (const [digest, parent] of missing) {
@@ -136,10 +133,7 @@ async function checkManifests(layout: Layout, input: FsckInput): Promise<readonl
 
 async function checkNames(layout: Layout, input: FsckInput): Promise<readonly FsckFinding[]> {
   using _lock = await acquireLock(layout.storeLock, { signal: input.signal });
-  const list = await readIndexFile(layout).then(
-    (index) => index.manifests as readonly unknown[],
-    () => [],
-  );
+  const list = await entriesOf(layout);
   const bad = new Map<string, FsckFinding>();
   for (const item of list) {
     const problem = await nameProblem(layout, item, input);
@@ -148,7 +142,7 @@ async function checkNames(layout: Layout, input: FsckInput): Promise<readonly Fs
     bad.set(JSON.stringify(item), { kind: 'index', subject, message: problem, repaired: input.repair });
   }
   // The file is read again, so entries are compared by what they say.
-  if (input.repair && bad.size > 0) await filterTags(layout, (item) => !bad.has(JSON.stringify(item)));
+  if (input.repair) await filterTags(layout, (item) => !bad.has(JSON.stringify(item)));
   return [...bad.values()];
 }
 
@@ -160,20 +154,17 @@ async function nameProblem(
   const tag = parseTag(item);
   if (tag === undefined) return 'an entry that is no descriptor';
   const { digest, mediaType } = tag.descriptor;
-  if (!(await has(digest))) return 'the name leads to a manifest that is not there';
+  const size = await sizeOf(layout.blob(digest));
+  if (size === undefined) return 'the name leads to a manifest that is not there';
   if (tag.sparse) return undefined;
-  if (((await sizeOf(layout.blob(digest))) ?? 0) > LARGEST_DOCUMENT)
-    return 'the name leads to something that is too large for a manifest';
+  if (size > LARGEST_DOCUMENT) return 'the name leads to something that is too large for a manifest';
   const bytes = await read(digest);
-  try {
-    const parsed = bytes === undefined ? undefined : parseManifestOrIndex(bytes, mediaType);
-    if (parsed === undefined) return undefined;
-    if (parsed.kind === 'manifest' || parsed.manifests.length === 0) return undefined;
-    for (const child of parsed.manifests) if (await has(child.digest)) return undefined;
-  } catch (error) {
-    if (!isSkycapError(error)) throw error;
-    return 'the name leads to something that is no manifest';
-  }
+  // Its bytes have changed: that is a finding already.
+  if (bytes === undefined) return undefined;
+  const parsed = attempt(() => parseManifestOrIndex(bytes, mediaType));
+  if (parsed === undefined) return 'the name leads to something that is no manifest';
+  if (parsed.kind === 'manifest' || parsed.manifests.length === 0) return undefined;
+  for (const child of parsed.manifests) if (await has(child.digest)) return undefined;
   return 'the name leads to an index none of whose images is there';
 }
 

@@ -210,16 +210,8 @@ async function* readOne(folder: string, name: ByteString): ReturnType<typeof rea
     yield* readFileByNode(folder, name);
     return;
   }
-  const args = ['--create', '--file=-', '--format=posix', '--numeric-owner', '--no-recursion', '--xattrs'];
-  const more = [
-    '--xattrs-include=*',
-    '--no-acls',
-    '--no-selinux',
-    '--null',
-    '--no-unquote',
-    '--verbatim-files-from',
-  ];
-  const child = spawn('tar', [...args, ...more, '--directory', folder, '--files-from=-'], {
+  const args = ['--create', '--file=-', '--format=posix', '--no-recursion', '--xattrs', '--xattrs-include=*'];
+  const child = spawn('tar', [...args, '--null', '--no-unquote', '--directory', folder, '--files-from=-'], {
     stdio: ['pipe', 'pipe', 'ignore'],
     env: tarEnvironment(),
   });
