@@ -232,6 +232,9 @@ describe('a prune', () => {
   it('keeps what is asked for with all it leads to, and takes what was left unfinished', async () => {
     const { manifestDigest, layers } = await image();
     await store.lowers(await pinned(), undefined, transfer);
+    // The layer is on the disk, and its folder is as old as it gets.
+    await store[Symbol.asyncDispose]();
+    store = await openStore({ directory: path() });
     await store.untag(reference);
     const part = `sha256-${'a'.repeat(64)}.part`;
     await writeFile(path('ingest', part), '');

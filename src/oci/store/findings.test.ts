@@ -66,6 +66,12 @@ const named = (descriptor: Descriptor, name = reference): Descriptor => ({
 const image = (name = reference): Promise<PinnedImage> =>
   makeImage(store, { files: { f: 'x' }, reference: name });
 
+/** Layers are brought to the disk in the background, where their folders get another time. */
+async function settle(): Promise<void> {
+  await store[Symbol.asyncDispose]();
+  store = await openStore({ directory: path() });
+}
+
 describe('names', () => {
   it('that cannot be read: the file is kept beside, and is as it was until it is mended', async () => {
     await image();
@@ -236,8 +242,11 @@ describe('what was left', () => {
 });
 
 describe.each<LowerForm>(['folder', 'erofs'])('unpacked layers, %s', (form) => {
-  const lowersOf = async (made: PinnedImage): Promise<readonly string[]> =>
-    (await store.lowers(made, map, { ...transfer, form })).map((lower) => lower.path);
+  const lowersOf = async (made: PinnedImage): Promise<readonly string[]> => {
+    const lowers = await store.lowers(made, map, { ...transfer, form });
+    await settle();
+    return lowers.map((lower) => lower.path);
+  };
   const chained = (name: string): Promise<PinnedImage> =>
     makeImage(store, {
       reference: name,
@@ -248,8 +257,6 @@ describe.each<LowerForm>(['folder', 'erofs'])('unpacked layers, %s', (form) => {
     });
   /** Content that is not what the blob holds, in a place of its own. */
   async function spoil(lower: string): Promise<string> {
-    await store[Symbol.asyncDispose]();
-    store = await openStore({ directory: path() });
     if (form === 'folder') await writeFile(join(lower, 'f'), 'evil');
     else await writeFile(lower, 'evil');
     return dirname(lower).slice(path('layers').length + 1);

@@ -202,6 +202,9 @@ describe('an unpacked layer', () => {
       layers: [{ files: [{ path: 'below', content: 'b' }] }, { tar: inPieces(tarOf(content)) }],
     });
     root = (await store.lowers(image, undefined, transfer))[1]?.path ?? '';
+    // Until then records are written.
+    await store[Symbol.asyncDispose]();
+    store = await openStore({ directory: path() });
     expect(await check()).toEqual([]);
   });
 

@@ -45,8 +45,13 @@ async function stepsOf(work: () => Promise<unknown>, background = false): Promis
 
 const path = (...parts: string[]): string => join(store.directory, ...parts);
 const image = (): Promise<PinnedImage> => makeImage(store, { files: { f: 'x' }, reference });
-const folderOf = async (made: PinnedImage): Promise<string> =>
-  dirname((await store.lowers(made, undefined, transfer))[0]?.path ?? '');
+const folderOf = async (made: PinnedImage): Promise<string> => {
+  const [lower] = await store.lowers(made, undefined, transfer);
+  // Nothing goes on in the background any more.
+  await store[Symbol.asyncDispose]();
+  store = await openStore({ directory: store.directory });
+  return dirname(lower?.path ?? '');
+};
 
 async function put(length: number): Promise<Descriptor> {
   const bytes = Buffer.alloc(length, 7);

@@ -232,6 +232,9 @@ describe('prune', () => {
   beforeEach(async () => {
     image = await makeImage(store, { platform, files: { f: 'x' }, reference: 'localhost/a:1' });
     await store.lowers(image, undefined, transfer);
+    // Until then the folders of layers get new times.
+    await store[Symbol.asyncDispose]();
+    store = await openStore({ directory: path() });
   });
   const whole = async (): Promise<boolean> => {
     const found = await pinnedFromStore(store, `localhost/a@${image.digest}`, platform);

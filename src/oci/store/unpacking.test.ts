@@ -255,6 +255,8 @@ it('what is below the topmost opaque root is not seen, and what has no record hi
   expect(await unpacker.all(layers.slice(0, 2), folder, transfer)).toEqual(lowers.slice(1, 2));
   expect(await unpacker.all(layers.slice(0, 1), folder, transfer)).toEqual(lowers.slice(0, 1));
   expect(await visible(lowers)).toEqual(lowers.slice(2));
+  // Until then records are written.
+  await unpacker.close();
   await rm(join(dirname(lowers[2]?.path ?? ''), 'layer.json'));
   expect(await visible(lowers)).toEqual(lowers.slice(1));
   expect(await visible([])).toEqual([]);
