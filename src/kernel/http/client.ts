@@ -231,6 +231,7 @@ function exchange(
           signal,
           proxied,
           lend: request.lend === true && request.method !== 'HEAD',
+          bodiless: request.method === 'HEAD',
           done: over,
         }),
       );

@@ -32,6 +32,8 @@ export interface ResponseSettings {
   readonly signal: AbortSignal | undefined;
   readonly proxied: boolean;
   readonly lend: boolean;
+  /** The answer to HEAD: what its headers say of a body is of one that does not come (RFC 9110, 9.3.2). */
+  readonly bodiless: boolean;
   /** Called once when the exchange is over, well or badly. */
   readonly done: () => void;
 }
@@ -42,7 +44,7 @@ export function wrapResponse(message: IncomingMessage, settings: ResponseSetting
   const pieces = (settings.lend ? lendBody(message) : undefined) ?? (message as AsyncIterable<Uint8Array>);
   const body = readBody(message, pieces, settings);
   const bytes = async (limit: number): Promise<Uint8Array> => {
-    const announced = Number(message.headers['content-length'] ?? 0);
+    const announced = settings.bodiless ? 0 : Number(message.headers['content-length'] ?? 0);
     const parts: Uint8Array[] = [];
     let size = 0;
     const refuse = (): HttpFailure =>

@@ -185,6 +185,20 @@ describe('a body that is not lent', () => {
     expect((await read(body)).bytes.length).toBe(0);
   });
 
+  it('leaves the connection of a HEAD to the next request, whatever length is announced', async () => {
+    const { port, connections } = await listen(
+      createServer((_request, response) => {
+        response.setHeader('content-length', LONG.length);
+        response.end();
+      }),
+    );
+    const http = createHttpClient();
+    cleanups.push(() => http[Symbol.asyncDispose]());
+    for (const _ of [1, 2, 3])
+      await (await http.request({ url: `http://127.0.0.1:${port}`, method: 'HEAD' })).discard();
+    expect(connections.size).toBe(1);
+  });
+
   it('keeps its connection', async () => {
     const { port, connections } = await listen(
       createServer((_request, response) => response.end(LONG.subarray(0, 2 ** 20))),

@@ -299,3 +299,91 @@ describe('an address that a registry names', () => {
     expect(await check('http://x.test/', plainOnly)).toBeUndefined();
   });
 });
+
+describe('the first look at a registry on this machine', () => {
+  const names = ['localhost:5000', '127.0.0.1:5000', '127.3.2.1', '[::1]:5000'];
+
+  it.each(names)('R40 asks %s in plain text first, at loopback alone, and needs no TLS', async (name) => {
+    const { host, requests } = world(() => ({ remoteAddress: '127.0.0.1' }), { name });
+    expect(await found(host)).toBe(`http://${name}`);
+    expect(requests.map(URL_OF)).toEqual([`http://${name}/v2/`]);
+    expect(requests[0]).toMatchObject({ direct: true, lane: 'control' });
+    expect(allowed(requests[0])).toEqual(['127.0.0.1']);
+  });
+
+  it.each(['localhost.test:5000', 'r.localhost.test', '10.0.0.1:5000', '128.0.0.1', '[::2]:5000'])(
+    'R40 asks %s with TLS first',
+    async (name) => {
+      const { host, requests } = world(() => ({}), { name });
+      expect(await found(host)).toBe(`https://${name}`);
+      expect(requests).toHaveLength(1);
+    },
+  );
+
+  const secureOnly = (plain: Canned | Error) => (request: HttpRequest) =>
+    URL_OF(request).startsWith('https:') ? { remoteAddress: '127.0.0.1' } : plain;
+
+  it.each([
+    ['answers 400', { status: 400, remoteAddress: '127.0.0.1' }],
+    ['hangs up', failure('reset', 'ECONNRESET')],
+    ['answers with what is no HTTP', new HttpFailure('protocol', 'no HTTP')],
+  ])('R40 goes on with TLS where plain text %s', async (_, plain) => {
+    const { host } = world(secureOnly(plain), { name: 'localhost:5000' });
+    expect(await found(host)).toBe('https://localhost:5000');
+  });
+
+  it('R40 takes any other answer for that of a registry in plain text', async () => {
+    for (const status of [200, 401, 403, 404, 500]) {
+      const { host } = world(() => ({ status, remoteAddress: '127.0.0.1' }), { name: 'localhost:5000' });
+      expect([status, await found(host)]).toEqual([status, 'http://localhost:5000']);
+    }
+  });
+
+  it('says of a port where neither is spoken what plain text met, and of a bad certificate that it is bad', async () => {
+    const near = { name: 'localhost:5000' };
+    const nobody = world(() => failure('connect', 'ECONNREFUSED'), near);
+    expect(await found(nobody.host)).toBe('connect failed');
+    expect(nobody.requests).toHaveLength(1);
+    const noTls = (plain: Canned | Error) => (request: HttpRequest) =>
+      URL_OF(request).startsWith('https:') ? failure('tls', 'EPROTO') : plain;
+    expect(await found(world(noTls(failure('reset', 'ECONNRESET')), near).host)).toBe('reset failed');
+    expect(await found(world(noTls({ status: 400 }), near).host)).toBe('http://localhost:5000');
+    const bad = (request: HttpRequest) =>
+      URL_OF(request).startsWith('https:')
+        ? failure('tls', 'CERT_HAS_EXPIRED')
+        : failure('reset', 'ECONNRESET');
+    expect(await found(world(bad, near).host)).toBe('tls failed');
+  });
+});
+
+describe('several who look at once', () => {
+  it('share one look', async () => {
+    const { host, requests } = world();
+    const [one, two] = await Promise.all([host.origin(signal), host.origin(signal)]);
+    expect(one).toBe(two);
+    expect(requests).toHaveLength(1);
+  });
+
+  it('share its failure, and the next one looks again', async () => {
+    let down = true;
+    const { host, requests } = world(() => (down ? failure('timeout') : {}));
+    expect(await Promise.all([found(host), found(host)])).toEqual(['timeout failed', 'timeout failed']);
+    expect(requests).toHaveLength(1);
+    down = false;
+    expect(await found(host)).toBe('https://r.test:5000');
+  });
+
+  it('do not give up with the one whose look it was', async () => {
+    const leaving = new AbortController();
+    const { host, requests } = world((request) => {
+      if (request.signal !== leaving.signal) return {};
+      leaving.abort();
+      return new Error('given up');
+    });
+    const first = host.origin(leaving.signal);
+    const second = host.origin(signal);
+    await expect(first).rejects.toThrow('given up');
+    expect((await second).origin).toBe('https://r.test:5000');
+    expect(requests).toHaveLength(2);
+  });
+});

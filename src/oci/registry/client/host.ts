@@ -17,6 +17,7 @@ const PUBLIC = allowAddresses(['public']);
 const NEAR = allowAddresses(['public', 'private']);
 const LOOPBACK = allowAddresses(['loopback']);
 const SOMEWHERE_PUBLIC = '1.1.1.1';
+const BAD_REQUEST = 400;
 
 export type HostRequest = Omit<HttpRequest, 'url' | 'checkAddress' | 'tls' | 'direct'>;
 
@@ -41,6 +42,7 @@ export interface HostSettings {
 
 export function makeHost(http: HttpClient, name: string, settings: HostSettings): Host {
   let origin: URL | undefined;
+  let looking: { readonly signal: AbortSignal; readonly found: Promise<URL> } | undefined;
   let nearest: 'public' | 'private' | 'loopback' | undefined;
   let challenges: readonly Challenge[] = [];
   const given = settings.tls(name);
@@ -67,7 +69,7 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
   async function ping(
     base: string,
     request: Pick<HttpRequest, 'checkAddress' | 'direct' | 'signal'>,
-  ): Promise<URL> {
+  ): Promise<{ readonly base: URL; readonly status: number }> {
     const response = await http.request({
       ...request,
       url: `${base}/v2/`,
@@ -77,21 +79,68 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
     });
     learn(response);
     await response.discard();
-    return new URL(base);
+    return { base: new URL(base), status: response.status };
   }
 
+  /** Never quietly down to plain text: only where the configuration says so, or the connected address is loopback. */
+  const plain = (signal: AbortSignal) =>
+    settings.insecure
+      ? ping(`http://${name}`, { checkAddress: own, signal })
+      : ping(`http://${name}`, { checkAddress: LOOPBACK, direct: true, signal });
+
+  const secure = (signal: AbortSignal) => ping(`https://${name}`, { checkAddress: own, signal });
+
   async function detect(signal: AbortSignal): Promise<URL> {
+    if (isLoopbackName(name)) return await detectNear(signal);
     try {
-      return await ping(`https://${name}`, { checkAddress: own, signal });
+      return (await secure(signal)).base;
     } catch (error) {
       if (!speaksNoTls(error)) throw error;
       try {
-        // Never quietly down to plain text: only where the configuration says so, or the connected address is loopback.
-        if (settings.insecure) return await ping(`http://${name}`, { checkAddress: own, signal });
-        return await ping(`http://${name}`, { checkAddress: LOOPBACK, direct: true, signal });
+        return (await plain(signal)).base;
       } catch (second) {
         if (isHttpFailure(second, 'address')) throw error;
         throw second;
+      }
+    }
+  }
+
+  /**
+   * On this machine both ways are as good, and plain text is the usual one: a look for TLS first would read all root
+   * certificates, which takes longer than a small push. Who speaks TLS hangs up on plain text, or answers with 400.
+   */
+  async function detectNear(signal: AbortSignal): Promise<URL> {
+    let first: unknown;
+    try {
+      const { base, status } = await plain(signal);
+      if (status !== BAD_REQUEST) return base;
+    } catch (error) {
+      if (signal.aborted || isHttpFailure(error, 'connect')) throw error;
+      first = error;
+    }
+    try {
+      return (await secure(signal)).base;
+    } catch (error) {
+      if (!speaksNoTls(error)) throw error;
+      if (first === undefined) return new URL(`http://${name}`);
+      throw first;
+    }
+  }
+
+  /** One look for all who want to know; one whose caller gives up is no answer for the others. */
+  async function look(signal: AbortSignal): Promise<URL> {
+    for (;;) {
+      looking ??= {
+        signal,
+        found: detect(signal).finally(() => {
+          looking = undefined;
+        }),
+      };
+      const { signal: theirs, found } = looking;
+      try {
+        return await found;
+      } catch (error) {
+        if (theirs === signal || signal.aborted || !theirs.aborted) throw error;
       }
     }
   }
@@ -117,7 +166,7 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
     },
     learn,
     origin: async (signal) => {
-      origin ??= await detect(signal);
+      origin ??= await look(signal);
       return origin;
     },
     checkTarget,
@@ -158,6 +207,12 @@ function addressOf(response: HttpResponse, name: string): string | undefined {
   if (response.proxied !== true) return response.remoteAddress;
   const literal = new URL(`http://${name}`).hostname.replace(/[[\]]/g, '');
   return isIP(literal) === 0 ? SOMEWHERE_PUBLIC : literal;
+}
+
+function isLoopbackName(name: string): boolean {
+  const { hostname } = new URL(`http://${name}`);
+  const literal = hostname.replace(/[[\]]/g, '');
+  return hostname === 'localhost' || (isIP(literal) !== 0 && classifyAddress(literal) === 'loopback');
 }
 
 /** GitHub's registry names an example repository at `/v2/`; whoever asked for that would be refused. */
