@@ -5,6 +5,7 @@ import type { Descriptor, Digest } from '../../types.ts';
 import { manifestMediaType } from '../client/manifest.ts';
 import type { Hidden } from './hidden.ts';
 import { type Entry, entriesOf, storeNames } from './names.ts';
+import { makeQueue, type Queue } from './queue.ts';
 
 const REMEMBERED = 10_000;
 
@@ -83,7 +84,7 @@ export interface Content {
   /** Shows for good what was deleted and is named again, before names change. */
   settle(repository: string): Promise<void>;
   /** One at a time: what was looked at is what is changed. Among this server's requests; the store has locks of its own. */
-  exclusive<T>(work: () => Promise<T>): Promise<T>;
+  readonly exclusive: Queue;
   facts(
     descriptor: Pick<Descriptor, 'digest'> & { readonly mediaType?: string },
   ): Promise<ManifestFacts | undefined>;
@@ -91,7 +92,6 @@ export interface Content {
 
 export function makeContent(store: Store, hidden: Hidden): Content {
   const known = new Map<Digest, ManifestFacts>();
-  let last: Promise<unknown> = Promise.resolve();
 
   async function facts(
     descriptor: Pick<Descriptor, 'digest'> & { readonly mediaType?: string },
@@ -159,10 +159,6 @@ export function makeContent(store: Store, hidden: Hidden): Content {
     settle: async (repository) => {
       for (const digest of await renamed(repository)) await hidden.show(repository, digest);
     },
-    exclusive: (work) => {
-      const mine = last.then(work);
-      last = mine.catch(() => {});
-      return mine;
-    },
+    exclusive: makeQueue(),
   };
 }

@@ -22,6 +22,10 @@ export type Route =
 
 const UPLOAD_ID = /^[0-9a-f-]{36}$/;
 
+export function isUploadId(text: string): boolean {
+  return UPLOAD_ID.test(text);
+}
+
 /** @param path of the request as it came, without query; never normalised, so `..` and its kin match nothing */
 export function parseRoute(path: string): Route {
   const decoded = decode(path);
@@ -37,7 +41,7 @@ export function parseRoute(path: string): Route {
   if (!isRepositoryPath(repository)) return { kind: 'invalid', code: 'NAME_INVALID' };
   if (tags !== undefined) return { kind: 'tags', repository };
   if (id === '' || (resource === 'blobs' && name === 'uploads')) return { kind: 'uploads', repository };
-  if (id !== undefined) return UPLOAD_ID.test(id) ? { kind: 'upload', repository, id } : { kind: 'unknown' };
+  if (id !== undefined) return isUploadId(id) ? { kind: 'upload', repository, id } : { kind: 'unknown' };
   if (resource === 'manifests' && isTag(name)) return { kind: 'manifest', repository, tag: name };
   if (!isDigest(name))
     return {

@@ -201,10 +201,10 @@ async function answer(exchange: Exchange, route: Route, handling: Handling): Pro
     if (route.kind === 'blob') return await getBlob(exchange, context.content, route);
     if (route.kind === 'tags') return await listTags(exchange, context.content, route);
     if (route.kind === 'referrers') return await listReferrers(exchange, context.content, route);
-    if (route.kind === 'upload' && method === 'GET') return uploadStatus(exchange, context, route);
   }
   if (handling.options.writable !== true) throw new Refused(405, 'UNSUPPORTED', 'this registry is read-only');
   if (route.kind === 'uploads' && method === 'POST') return await startUpload(exchange, context, route);
+  if (route.kind === 'upload' && method === 'GET') return await uploadStatus(exchange, context, route);
   if (route.kind === 'upload' && method === 'PATCH') return await appendUpload(exchange, context, route);
   if (route.kind === 'upload' && method === 'PUT') return await finishUpload(exchange, context, route);
   if (route.kind === 'upload' && method === 'DELETE') return await cancelUpload(exchange, context, route);

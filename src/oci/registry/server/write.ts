@@ -51,8 +51,8 @@ function checkDigest(text: string): Digest {
   return text;
 }
 
-function find(context: WriteContext, route: Of<'upload'>): Upload {
-  const upload = context.uploads.find(route.id);
+async function find(context: WriteContext, route: Of<'upload'>): Promise<Upload> {
+  const upload = await context.uploads.find(route.id);
   if (upload === undefined || upload.repository !== route.repository)
     throw new Refused(404, 'BLOB_UPLOAD_UNKNOWN', 'no such upload');
   return upload;
@@ -73,8 +73,12 @@ function stored(exchange: Exchange, repository: string, digest: Digest): void {
   reply(exchange, 201, { location: `/v2/${repository}/blobs/${digest}`, 'docker-content-digest': digest });
 }
 
-export function uploadStatus(exchange: Exchange, context: WriteContext, route: Of<'upload'>): void {
-  accepted(exchange, find(context, route), 204);
+export async function uploadStatus(
+  exchange: Exchange,
+  context: WriteContext,
+  route: Of<'upload'>,
+): Promise<void> {
+  accepted(exchange, await find(context, route), 204);
 }
 
 export async function cancelUpload(
@@ -82,7 +86,7 @@ export async function cancelUpload(
   context: WriteContext,
   route: Of<'upload'>,
 ): Promise<void> {
-  await context.uploads.drop(find(context, route));
+  await context.uploads.drop(await find(context, route));
   exchange.response.writeHead(204).end();
 }
 
@@ -91,7 +95,7 @@ export async function appendUpload(
   context: WriteContext,
   route: Of<'upload'>,
 ): Promise<void> {
-  const upload = find(context, route);
+  const upload = await find(context, route);
   await append(exchange, context, upload);
   accepted(exchange, upload, 202);
 }
@@ -120,7 +124,7 @@ export async function finishUpload(
   context: WriteContext,
   route: Of<'upload'>,
 ): Promise<void> {
-  const upload = find(context, route);
+  const upload = await find(context, route);
   const digest = checkDigest(exchange.query.get('digest') ?? '');
   await finish(exchange, context, { upload, digest });
 }
