@@ -110,13 +110,13 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
    * certificates, which takes longer than a small push. Who speaks TLS hangs up on plain text, or answers with 400.
    */
   async function detectNear(signal: AbortSignal): Promise<URL> {
-    let first: unknown;
+    let first: Error | undefined;
     try {
       const { base, status } = await plain(signal);
       if (status !== BAD_REQUEST) return base;
     } catch (error) {
       if (signal.aborted || isHttpFailure(error, 'connect')) throw error;
-      first = error;
+      first = error as Error;
     }
     try {
       return (await secure(signal)).base;
