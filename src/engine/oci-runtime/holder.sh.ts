@@ -61,13 +61,6 @@ supervise() {
   id=$1 d=$run/c/$1 t=$3 g=$4
   case $2 in mem) o=$d ;; *) o=$disk/$1 ;; esac
   cause=exited pending= timer= reaper=
-  read -r line </proc/self/stat
-  set -- $line
-  self=$1
-  trap 'pending=1; [ "$cause" = exited ] && cause=cancelled; soft' TERM
-  trap 'pending=1; [ "$cause" = exited ] && cause=cancelled; hard' USR1
-  trap 'pending=1; [ "$cause" = exited ] && cause=timeout; soft' USR2
-  trap 'pending=1; hard' ALRM
   (
     trap - TERM USR1 USR2 ALRM HUP
     if [ -f "$d/groups" ]; then
@@ -78,6 +71,14 @@ supervise() {
       --pid-file "$d/pid" --bundle "$d" "$id" </dev/null >>"$o/stdout" 2>>"$o/stderr" 3>"$d/exec"
   ) 2>>"$d/log" &
   child=$!
+  # While the runtime starts. Nobody knows this process, to send it a signal, before it says which one it is.
+  read -r line </proc/self/stat
+  set -- $line
+  self=$1
+  trap 'pending=1; [ "$cause" = exited ] && cause=cancelled; soft' TERM
+  trap 'pending=1; [ "$cause" = exited ] && cause=cancelled; hard' USR1
+  trap 'pending=1; [ "$cause" = exited ] && cause=timeout; soft' USR2
+  trap 'pending=1; hard' ALRM
   printf '%s\n' "$line" >"$d/supervisor"
   if [ "$t" != - ]; then after "$t" USR2; timer=$made; fi
   while :; do
