@@ -1,5 +1,5 @@
 import type { ContainerRun } from '../port.ts';
-import { embeddedIdMap, hostOwner } from './id-map.ts';
+import { embeddedIdMap } from './id-map.ts';
 import { seccompProfile } from './seccomp-profile.ts';
 import type { ContainerUser } from './users.ts';
 
@@ -170,32 +170,28 @@ export function ownedBind(
   },
 ): OciMount {
   const { owner, user } = options;
-  const shown = hostOwner(user);
-  const uids = swapped(owner.uid, shown.uid).join('#');
-  const gids = swapped(owner.gid, shown.gid).join('#');
-  // The runtime makes a process and a namespace for a map: not for one that changes nothing.
-  const isSame = owner.uid === shown.uid && owner.gid === shown.gid;
-  const idMapped = isSame ? [] : [`idmap=uids=${uids};gids=${gids}`];
+  const uids = swapped(owner.uid, embeddedIdMap.hostBase + user.uid);
+  const gids = swapped(owner.gid, embeddedIdMap.hostBase + user.gid);
   return {
     destination,
     type: 'bind',
     source,
-    options: ['bind', options.readOnly ? 'ro' : 'rw', 'nosuid', 'nodev', ...idMapped],
+    options: [
+      'bind',
+      options.readOnly ? 'ro' : 'rw',
+      'nosuid',
+      'nodev',
+      `idmap=uids=${uids.join('#')};gids=${gids.join('#')}`,
+    ],
   };
 }
 
 /** The identity over the map's ids, but for two that change places. */
 function swapped(disk: number, shown: number): string[] {
-  const { hostBase, size } = embeddedIdMap;
-  const end = hostBase + size;
+  const first = embeddedIdMap.hostBase;
+  const last = first + embeddedIdMap.size - 1;
   const ranges = [`${disk}-${shown}-1`];
-  const isInside = disk >= hostBase && disk < end && disk !== shown;
-  if (isInside) ranges.push(`${shown}-${disk}-1`);
-  const apart = (isInside ? [disk, shown] : [shown]).sort((a, b) => a - b);
-  let from = hostBase;
-  for (const id of [...apart, end]) {
-    if (id > from) ranges.push(`${from}-${from}-${id - from}`);
-    from = id + 1;
-  }
+  if (shown > first) ranges.push(`${first}-${first}-${shown - first}`);
+  if (shown < last) ranges.push(`${shown + 1}-${shown + 1}-${last - shown}`);
   return ranges;
 }

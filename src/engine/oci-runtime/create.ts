@@ -1,4 +1,4 @@
-import { chownSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import type { Store } from '../../oci/index.ts';
 import type { ContainerRun } from '../port.ts';
@@ -154,8 +154,7 @@ export class ContainerMaker {
   ): MountSources {
     const { directories, owner } = this.#host;
     const folder = (path: string): string => {
-      if (mkdirSync(path, { recursive: true, mode: 0o700 }) !== undefined)
-        chownSync(path, owner.uid, owner.gid);
+      mkdirSync(path, { recursive: true, mode: 0o700 });
       return path;
     };
     return {

@@ -8,7 +8,6 @@ import { killContainer, readJson, readRecord, removeContainer } from './containe
 import type { SessionHost } from './create.ts';
 import { endHolders } from './ending.ts';
 import { OCI_RUNTIME_GAPS } from './gaps.ts';
-import { containerRoot } from './id-map.ts';
 import { keptLease, runLease } from './keep.ts';
 import { LayerForm } from './layer-form.ts';
 import {
@@ -33,7 +32,7 @@ export interface OciRuntimeOptions {
   readonly runtimeDirectory: string;
   /** Left out: /var/run/docker.sock. */
   readonly dockerSocket?: string;
-  /** Who owns workspaces and volumes on disk; left out: who is root in containers, whose steps need no map of ids. */
+  /** Who owns workspaces and volumes on disk; left out: root. */
   readonly owner?: { readonly uid: number; readonly gid: number };
 }
 
@@ -58,7 +57,7 @@ export function createOciRuntimeEngine(options: OciRuntimeOptions): Engine {
       mountProgram: mount,
       layers,
       dockerSocket: options.dockerSocket ?? '/var/run/docker.sock',
-      owner: options.owner ?? containerRoot,
+      owner: options.owner ?? { uid: 0, gid: 0 },
       seccompProgram(signal) {
         program ??= seccompProgram({
           runtime: options.runtime,

@@ -82,45 +82,6 @@ describe('an owned bind', () => {
       'idmap=uids=0-1073742824-1#1073741824-1073741824-1000#1073742825-1073742825-1073740823;gids=0-1073741824-1#1073741825-1073741825-1073741823',
     );
   });
-
-  const base = 2 ** 30;
-  /** What a map makes of an id on disk. */
-  const shown = (text: string, id: number): number | undefined => {
-    const ranges = text.split('#').map((range) => range.split('-').map(Number) as [number, number, number]);
-    const hits = ranges.filter(([disk, , length]) => id >= disk && id < disk + length);
-    expect(hits.length).toBeLessThanOrEqual(1);
-    return hits[0] === undefined ? undefined : hits[0][1] + id - hits[0][0];
-  };
-
-  it.each([
-    [base, 1000],
-    [base + 1000, 0],
-    [base + 7, 8],
-    [base + 2 ** 30 - 1, 0],
-    [base, 2 ** 30 - 1],
-    [3, 0],
-  ])('of an owner %i on disk makes a permutation of the ids for the user %i', (owner, user) => {
-    const { options } = ownedBind('/s', '/d', {
-      owner: { uid: owner, gid: base },
-      user: { uid: user, gid: 5 },
-      readOnly: true,
-    });
-    const uids = /^idmap=uids=([^;]*);/.exec(options.at(-1) as string)?.[1] as string;
-    expect(shown(uids, owner)).toBe(base + user);
-    const ids = [0, 1, 6, 7, 8, 9, 999, 1000, 1001, 2 ** 30 - 1].map((id) => base + id);
-    const images = ids.filter((id) => id !== owner && id !== base + user).map((id) => [id, shown(uids, id)]);
-    for (const [id, image] of images) expect(image).toBe(id);
-    if (owner >= base) expect(shown(uids, base + user)).toBe(owner);
-  });
-
-  it('is not mapped where owner and user are the same', () => {
-    const mount = ownedBind('/s', '/d', {
-      owner: { uid: base, gid: base + 5 },
-      user: { uid: 0, gid: 5 },
-      readOnly: false,
-    });
-    expect(mount.options).toEqual(['bind', 'rw', 'nosuid', 'nodev']);
-  });
 });
 
 describe('a status file', () => {

@@ -5,7 +5,6 @@ import {
   fstatSync,
   futimesSync,
   lchownSync,
-  lstatSync,
   readSync,
   writeSync,
 } from 'node:fs';
@@ -238,11 +237,8 @@ export function removeFrom(root: string, paths: readonly string[]): void {
   }
 }
 
-/** Gives `root` and everything below it to `owner`; links are changed themselves. */
+/** Gives everything below `root` to `owner`; links are changed themselves. */
 export function giveTo(root: string, owner: Owner): void {
-  // A mount point of ours: nobody can have put a link in its place.
-  const { uid, gid } = lstatSync(root);
-  if (uid !== owner.uid || gid !== owner.gid) lchownSync(root, owner.uid, owner.gid);
   for (const { folder, name } of walk(root)) {
     const stat = folder.stat(name);
     if (stat !== undefined && (stat.uid !== owner.uid || stat.gid !== owner.gid)) {
