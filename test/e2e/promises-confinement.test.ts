@@ -134,7 +134,8 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('confinement on %s', (engi
     // The step after those that left children.
     await running.said('"looking');
     expect(processesWith(`${token}-left`)).toEqual([]);
-    expect(processesWith(`${token}-twin`)).not.toEqual([]);
+    // It is said when the child was made, which may not have become its program yet.
+    await expect.poll(() => processesWith(`${token}-twin`)).not.toEqual([]);
     running.process.kill('SIGINT');
     expectCode(await running.ended, 130);
     expect(processesWith(token)).toEqual([]);
