@@ -6,7 +6,8 @@ const BLOCK = 512 * 1024;
 const WINDOW = 32 * 1024;
 /** Blocks on their way; the pool of libuv has four threads. A constant, but only memory depends on it. */
 const AT_ONCE = 8;
-const LEVEL = 6;
+/** Of libraries of Debian, 150 MB: 28 % less time than level 6 and 0.6 % more bytes. */
+const LEVEL = 5;
 /** RFC 1952: deflate, no flags, no time, no extra flags, unknown system. */
 const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]);
 
