@@ -7,7 +7,7 @@ mkdir l root
 number=0 lower=
 while read -r path; do
   if [ -d "$path" ]; then ln -s "$path" l/$number
-  else mkdir l/$number && "$2" "$path" l/$number
+  else mkdir l/$number && "$2" e "$path" l/$number
   fi
   lower=l/$number${lower:+:$lower}
   number=$((number + 1))
