@@ -119,8 +119,8 @@ export class ContainerMaker {
       removeGroups(groups);
       throw cause;
     }
-    // Who is nearly root of this host could set even a time of change.
-    if (!run.privileged && !run.dockerSocket) {
+    // Who is nearly root of this host could set even a time of change; of a shell's end nobody tells.
+    if (!run.privileged && !run.dockerSocket && !parts.terminal) {
       if (!plan.ownsRoot) this.#untouched.seal(upperFolder(this.#layout, overlay.name));
       this.#untouched.seal(outputsFolder(this.#layout, overlay.name));
     }

@@ -1,3 +1,6 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CaseContext } from '../contract/context.ts';
 import type { Program } from '../contract/fixture.ts';
@@ -42,6 +45,8 @@ describe('a root that its step left as it was', () => {
 
   interface Context extends AsyncDisposable {
     readonly session: Session;
+    /** What a shell is opened for. */
+    readonly shell: ContainerRun;
     /** Runs a script as one step. @returns what it printed: the writable layer first */
     step(script: string, more?: Partial<ContainerRun>): Promise<string>;
   }
@@ -51,6 +56,7 @@ describe('a root that its step left as it was', () => {
     const session = await context.session();
     return {
       session,
+      shell: context.container(shell(':')),
       async step(script, more) {
         // Long enough for the next root to be older than a tick when its turn comes.
         const ran = await context.run(session, shell(`${PRINT}; ${script}; sleep 0.05`), more);
@@ -112,6 +118,22 @@ describe('a root that its step left as it was', () => {
     for (let steps = 0; steps < 6; steps += 1) roots.add(await context.step(':', { privileged: true }));
     expect(roots.size).toBe(6);
   });
+
+  it('is not one that a shell was opened in: it may still be open', async () => {
+    await using context = await opened();
+    await untilReused(context);
+    const roots: string[] = [];
+    for (let shells = 0; shells < 3; shells += 1) {
+      const command = await context.session.shellCommand(context.shell);
+      const bundle = command[command.indexOf('--bundle') + 1] as string;
+      const { root } = JSON.parse(readFileSync(join(bundle, 'config.json'), 'utf8')) as {
+        root: { path: string };
+      };
+      roots.push(root.path);
+      await setTimeout(50);
+    }
+    expect(new Set(roots).size).toBe(3);
+  }, 60_000);
 
   it('is not one in which a file of the step lay, nor are outputs that were written handed on', async () => {
     await using context = await opened();
