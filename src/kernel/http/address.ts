@@ -79,6 +79,12 @@ export function classifyAddress(address: string): AddressClass {
   return 'reserved';
 }
 
+/** Whether a URL names this machine itself, without asking for its address: `localhost` (RFC 6761, 6.3), or a loopback address. */
+export function namesLoopback({ hostname }: Pick<URL, 'hostname'>): boolean {
+  const name = hostname.replace(/[[\]]/g, '');
+  return name === 'localhost' || classifyAddress(name) === 'loopback';
+}
+
 /** A check that lets through these classes only. */
 export function allowAddresses(classes: readonly AddressClass[]): AddressCheck {
   const allowed = new Set(classes);

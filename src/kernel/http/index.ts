@@ -1,4 +1,4 @@
-export { type AddressClass, allowAddresses, classifyAddress } from './address.ts';
+export { type AddressClass, allowAddresses, classifyAddress, namesLoopback } from './address.ts';
 export { createHttpClient } from './client.ts';
 export { type Clock, systemClock } from './clock.ts';
 export { HttpFailure, type HttpFailureKind, isHttpFailure } from './failure.ts';

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net';
+import { namesLoopback } from './address.ts';
 import { HttpFailure } from './failure.ts';
 import type { ProxySettings } from './types.ts';
 
@@ -27,13 +28,7 @@ export function proxyFor(url: URL, settings: ProxySettings | undefined): URL | u
   const value = url.protocol === 'https:' ? settings?.httpsProxy : settings?.httpProxy;
   if (settings === undefined || value === undefined) return undefined;
   const host = url.hostname.replace(/^\[|\]$/g, '').toLowerCase();
-  if (
-    host === 'localhost' ||
-    host.endsWith('.localhost') ||
-    host === '::1' ||
-    (isIP(host) === 4 && host.startsWith('127.'))
-  )
-    return undefined;
+  if (namesLoopback(url) || host.endsWith('.localhost')) return undefined;
   const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
   const exempt = (settings.noProxy ?? '').split(/[\s,]+/).filter((entry) => entry !== '');
   if (exempt.some((entry) => matches(entry.toLowerCase(), host, port))) return undefined;

@@ -8,6 +8,7 @@ import {
   type HttpRequest,
   type HttpResponse,
   isHttpFailure,
+  namesLoopback,
   type TlsSettings,
 } from '../../../kernel/http/index.ts';
 import { type Challenge, parseChallenges } from './challenge.ts';
@@ -91,7 +92,7 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
   const secure = (signal: AbortSignal) => ping(`https://${name}`, { checkAddress: own, signal });
 
   async function detect(signal: AbortSignal): Promise<URL> {
-    if (isLoopbackName(name)) return await detectNear(signal);
+    if (namesLoopback(new URL(`http://${name}`))) return await detectNear(signal);
     try {
       return (await secure(signal)).base;
     } catch (error) {
@@ -207,12 +208,6 @@ function addressOf(response: HttpResponse, name: string): string | undefined {
   if (response.proxied !== true) return response.remoteAddress;
   const literal = new URL(`http://${name}`).hostname.replace(/[[\]]/g, '');
   return isIP(literal) === 0 ? SOMEWHERE_PUBLIC : literal;
-}
-
-function isLoopbackName(name: string): boolean {
-  const { hostname } = new URL(`http://${name}`);
-  const literal = hostname.replace(/[[\]]/g, '');
-  return hostname === 'localhost' || (isIP(literal) !== 0 && classifyAddress(literal) === 'loopback');
 }
 
 /** GitHub's registry names an example repository at `/v2/`; whoever asked for that would be refused. */

@@ -1,4 +1,4 @@
-import { classifyAddress } from '../../../kernel/http/index.ts';
+import { namesLoopback } from '../../../kernel/http/index.ts';
 import { ociError } from '../../errors.ts';
 import { quoted } from '../../names/index.ts';
 import type { Host } from './host.ts';
@@ -52,10 +52,5 @@ export function checkRealm(realm: string, context: RealmContext): URL {
 }
 
 function sameHost(a: URL, b: URL): boolean {
-  return a.hostname === b.hostname || (isLoopback(a) && isLoopback(b));
-}
-
-function isLoopback(url: URL): boolean {
-  const name = url.hostname.replace(/[[\]]/g, '');
-  return name === 'localhost' || classifyAddress(name) === 'loopback';
+  return a.hostname === b.hostname || (namesLoopback(a) && namesLoopback(b));
 }
