@@ -1,26 +1,14 @@
 import { describe, expect, it } from 'vitest';
+import { plainRun } from './contract/plain-run.ts';
 import type { ContainerRun } from './port.ts';
 import { checkRun } from './run-check.ts';
 
 const run: ContainerRun = {
+  ...plainRun,
   containerId: 'one',
   image: 'tools',
   argv: ['true'],
-  env: {},
-  user: '',
-  workingDir: '/cnab/app',
-  workspace: 'rw',
-  home: 'own',
-  network: 'none',
-  dockerSocket: false,
-  privileged: false,
-  resources: {},
-  volumes: [],
-  files: [],
-  outputsDir: '/cnab/app/outputs',
-  collectPaths: [],
   graceMs: 0,
-  sensitive: false,
 };
 const file = (path: string): ContainerRun['files'][number] => ({
   path,

@@ -9,6 +9,7 @@ import type {
   SessionSpec,
 } from '../port.ts';
 import type { ContractFixture, Program, RunIds } from './fixture.ts';
+import { plainRun } from './plain-run.ts';
 
 export interface Ran {
   readonly containerId: string;
@@ -65,24 +66,12 @@ export class CaseContext {
     this.fixture.learn?.(program);
     this.#containers += 1;
     return {
+      ...plainRun,
       containerId: `c${this.#containers}-${randomBytes(4).toString('hex')}`,
       image: program.image,
       argv: program.argv,
       env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
-      user: '',
-      workingDir: '/cnab/app',
-      workspace: 'rw',
-      home: 'own',
-      network: 'none',
-      dockerSocket: false,
-      privileged: false,
-      resources: {},
-      volumes: [],
-      files: [],
-      outputsDir: '/cnab/app/outputs',
-      collectPaths: [],
       graceMs: 10_000,
-      sensitive: false,
       ...more,
     };
   }

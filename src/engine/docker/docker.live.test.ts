@@ -15,6 +15,7 @@ import {
 import { makeGate } from '../../testkit/gate.ts';
 import { makeImage } from '../../testkit/images/index.ts';
 import { packFiles, readAll, readArchive } from '../archive.ts';
+import { plainRun } from '../contract/plain-run.ts';
 import type { ContainerExit, ContainerRun, Session } from '../port.ts';
 import { createDockerEngine, probeDocker } from './index.ts';
 import { directoryItem, fileItem, gather, packItems } from './tar.ts';
@@ -156,24 +157,12 @@ describe.runIf(probe.fits)('docker engine', () => {
   function spec(script: string | readonly string[], more: Partial<ContainerRun> = {}): ContainerRun {
     count += 1;
     return {
+      ...plainRun,
       containerId: `${runId}-${count}`,
       image: 'tools',
       argv: typeof script === 'string' ? ['sh', '-ec', `PATH=/bin; ${script}`] : script,
       env: { PATH: '/bin' },
-      user: '',
-      workingDir: '/cnab/app',
-      workspace: 'rw',
-      home: 'own',
-      network: 'none',
-      dockerSocket: false,
-      privileged: false,
-      resources: {},
-      volumes: [],
-      files: [],
-      outputsDir: '/cnab/app/outputs',
-      collectPaths: [],
       graceMs: 2000,
-      sensitive: false,
       ...more,
     };
   }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PinnedImage } from '../../oci/index.ts';
 import { fc } from '../../testkit/property.ts';
+import { plainRun } from '../contract/plain-run.ts';
 import type { ContainerFile, ContainerRun } from '../port.ts';
 import { type BodyContext, containerBody } from './container-body.ts';
 import { dockerEndpoint } from './endpoint.ts';
@@ -186,24 +187,12 @@ describe('probeDocker', () => {
 });
 
 const RUN: ContainerRun = {
+  ...plainRun,
   containerId: 'c-1',
   image: 'tools',
   argv: ['tool', '--x', 'a b'],
   env: { A: '1' },
   user: 'app',
-  workingDir: '/cnab/app',
-  workspace: 'rw',
-  home: 'own',
-  network: 'none',
-  dockerSocket: false,
-  privileged: false,
-  resources: {},
-  volumes: [],
-  files: [],
-  outputsDir: '/cnab/app/outputs',
-  collectPaths: [],
-  graceMs: 1000,
-  sensitive: false,
 };
 const CONTEXT: BodyContext = {
   runId: 'r1',

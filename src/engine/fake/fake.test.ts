@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { packFiles, readAll, readArchive } from '../archive.ts';
+import { plainRun } from '../contract/plain-run.ts';
 import type { ContainerRun, SessionSpec } from '../port.ts';
 import { createFakeEngine, FakeWorld } from './index.ts';
 
@@ -9,24 +10,10 @@ const session: SessionSpec = { runId: 'r1', installationId: 'i1', images: { tool
 
 function run(argv: readonly string[], more: Partial<ContainerRun> = {}): ContainerRun {
   return {
+    ...plainRun,
     containerId: 'c1',
     image: 'tool',
     argv,
-    env: {},
-    user: '',
-    workingDir: '/cnab/app',
-    workspace: 'rw',
-    home: 'own',
-    network: 'none',
-    dockerSocket: false,
-    privileged: false,
-    resources: {},
-    volumes: [],
-    files: [],
-    outputsDir: '/cnab/app/outputs',
-    collectPaths: [],
-    graceMs: 1000,
-    sensitive: false,
     ...more,
   };
 }
