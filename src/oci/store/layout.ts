@@ -121,12 +121,14 @@ export async function openLayout(directory: string): Promise<Layout> {
 
 async function openOrMake(layout: Layout): Promise<Layout> {
   const { directory } = layout;
-  const file = await readOrUndefined(join(directory, 'oci-layout'));
-  if (file !== undefined) checkVersion(file, directory);
   const own = await readOrUndefined(join(directory, 'skycap-store.json'));
   if (own !== undefined) checkOwnVersion(own, directory);
+  // The names before the mark: another process may be making the same store, and its mark comes after its folders.
+  const names = own === undefined ? await namesIn(directory) : [];
+  const file = await readOrUndefined(join(directory, 'oci-layout'));
+  if (file !== undefined) checkVersion(file, directory);
   if (own !== undefined && file !== undefined) return layout;
-  if (file === undefined) await refuseForeign(directory);
+  if (file === undefined) refuseForeign(names, directory);
   await ensurePrivateDirectory(directory);
   await makeFolders(layout);
   step('store.folders');
@@ -161,11 +163,14 @@ export async function makeFolders(layout: Layout): Promise<void> {
 /** A store that was being made when its process died has our names only. */
 const OURS = /^(blobs|ingest|layers|leases|trash|locks|index\.json|skycap-store\.json|\..*\.tmp)$/;
 
-async function refuseForeign(directory: string): Promise<void> {
-  const names = await readdir(directory).catch((error: { code?: string }) => {
+async function namesIn(directory: string): Promise<readonly string[]> {
+  return await readdir(directory).catch((error: { code?: string }) => {
     if (error.code === 'ENOENT') return [];
     throw error;
   });
+}
+
+function refuseForeign(names: readonly string[], directory: string): void {
   const foreign = names.find((name) => !OURS.test(name));
   if (foreign === undefined) return;
   throw ociError('OCI_STORE_INVALID', `${directory} is no store, and not empty (${foreign})`, {
