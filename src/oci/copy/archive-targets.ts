@@ -12,6 +12,7 @@ import { CONVERTED, writeDockerArchive } from './docker-target.ts';
 import { type FileSet, openFolder } from './files.ts';
 import { blobName } from './layout-source.ts';
 import { indexEntryOf, layoutTarget, writing } from './layout-target.ts';
+import { takeTurn } from './turn.ts';
 import type { Finished, ImageTarget, ManifestPlace } from './types.ts';
 
 /** What has been put at a target, for writing it out in the end. */
@@ -27,14 +28,19 @@ export interface StagedOptions {
   readonly staging: string;
   readonly signal: AbortSignal;
   readonly single?: string;
+  /** Called when no other copy to the same target is at work. */
+  check?(): Promise<void>;
   finish(collected: Collected, root: Descriptor, transfer: TransferOptions): Promise<Finished>;
 }
 
 /** A target that is written when all parts are there; until then they lie in a layout, so that a killed copy goes on. */
 export async function stagedTarget(options: StagedOptions): Promise<ImageTarget> {
-  const { name, staging, signal } = options;
-  await writing(staging, makeOwn(staging));
-  const layout = await layoutTarget({ name, path: staging, signal });
+  const { staging, signal } = options;
+  const turn = await writing(staging, takeTurn(`${staging}.lock`, signal));
+  const layout = await begin(options).catch(async (error: unknown) => {
+    await turn[Symbol.asyncDispose]();
+    throw error;
+  });
   const blobs = new Set<Digest>();
   const entries: { descriptor: Descriptor; place: ManifestPlace }[] = [];
   let done = false;
@@ -59,8 +65,15 @@ export async function stagedTarget(options: StagedOptions): Promise<ImageTarget>
     async [Symbol.asyncDispose]() {
       await layout[Symbol.asyncDispose]();
       if (done || signal.aborted) await rm(staging, { recursive: true, force: true });
+      await turn[Symbol.asyncDispose]();
     },
   };
+}
+
+async function begin({ name, staging, signal, check }: StagedOptions): Promise<ImageTarget> {
+  await check?.();
+  await writing(staging, makeOwn(staging));
+  return await layoutTarget({ name, path: staging, signal });
 }
 
 /** The name can be foreseen, and in a folder like /tmp others may have made it first: to plant, or to read. */
@@ -108,6 +121,7 @@ export async function ociArchiveTarget(
   await checkFree(options);
   return await stagedTarget({
     name: options.name,
+    check: () => checkFree(options),
     staging: stagingBeside(options.path),
     signal: options.signal,
     async finish({ files, blobs, entries }, root, { signal }) {
@@ -135,6 +149,7 @@ export async function dockerArchiveTarget(
     staging: stagingBeside(path),
     signal: options.signal,
     single: CONVERTED,
+    check: () => checkFree(options),
     finish: ({ files }, root, transfer) => writeDockerArchive(files, root, { ...transfer, path, reference }),
   });
 }

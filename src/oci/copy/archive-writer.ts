@@ -1,4 +1,5 @@
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { encodeEntry, endOfArchive, padding, type TarEntry } from '../layer/index.ts';
@@ -8,7 +9,8 @@ import { writing } from './layout-target.ts';
 const MAX_SIZE = 0o77777777777;
 
 /**
- * Writes an archive in one step: what stood at `path` stays until the new one is whole and on disk.
+ * Writes an archive in one step: what stood at `path` stays until the new one is whole and on disk. The caller has its
+ * turn at `path`.
  *
  * @throws OCI_ARCHIVE_WRITE, DISK_FULL, CANCELLED
  */
@@ -17,8 +19,10 @@ export async function writeArchive(
   signal: AbortSignal,
   fill: (tar: ArchiveWriter) => Promise<void>,
 ): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
+  // The one that a killed copy has left, as no other is at work.
+  const temporary = join(dirname(path), `.${basename(path)}.skycap-copy.part`);
   try {
+    await rm(temporary, { force: true });
     const handle = await writing(path, open(temporary, 'wx', 0o644));
     try {
       const tar = new ArchiveWriter(handle, path, signal);

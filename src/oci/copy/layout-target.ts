@@ -8,13 +8,19 @@ import { OCI_INDEX } from '../image/media-types.ts';
 import type { TransferOptions } from '../port.ts';
 import { ingestBlob, readBlobFile, sizeOf } from '../store/ingest.ts';
 import { Layout } from '../store/layout.ts';
-import { acquireLock, type Lock } from '../store/lock.ts';
 import type { Descriptor, Digest } from '../types.ts';
 import { REF_NAME } from './layout-source.ts';
+import { takeTurn } from './turn.ts';
 import type { ImageTarget, ManifestPlace } from './types.ts';
 
 /** Folder in which what is not yet complete lies; gone when the copy is done. */
 const OWN = '.skycap-copy';
+
+/** Its turn (turn.ts). */
+const LOCK = `${OWN}.lock`;
+
+/** What a writer that was killed has left of the two files of a layout. */
+const LEFT = /^\.(?:index\.json|oci-layout)\.\d+\.[0-9a-f]{12}\.tmp$/;
 
 /** A layout that other tools own too: nothing of ours stays in it. */
 class PlainLayout extends Layout {
@@ -41,8 +47,16 @@ export interface LayoutTargetOptions {
  */
 export async function layoutTarget(options: LayoutTargetOptions): Promise<ImageTarget> {
   const layout = new PlainLayout(options.path);
-  await begin(layout, options.path);
-  const held = await guarded(layout, options);
+  // Where the folder holds something else nothing of ours is made in it.
+  if (!(await isOurs(options.path))) throw foreign(options.path);
+  // One copy at a time writes to a layout, so that none tidies away what another is writing.
+  const turn = await writing(options.path, takeTurn(join(options.path, LOCK), options.signal));
+  try {
+    await begin(layout, options.path);
+  } catch (error) {
+    await turn[Symbol.asyncDispose]();
+    throw error;
+  }
   const written = new Set<Digest>();
   let isNamed = false;
   const put = async (
@@ -69,12 +83,13 @@ export async function layoutTarget(options: LayoutTargetOptions): Promise<ImageT
     },
     finish: async (root) => ({ digest: root.digest }),
     async [Symbol.asyncDispose]() {
-      held[Symbol.dispose]();
       // What was stopped on purpose leaves nothing; what broke off keeps what the next try can go on with.
       if (options.signal.aborted && !isNamed) {
         for (const digest of written) await rm(layout.blob(digest), { force: true });
       }
       await tidy(layout);
+      await turn[Symbol.asyncDispose]();
+      await removeEmpty(layout);
     },
   };
 }
@@ -113,12 +128,8 @@ async function isThere(layout: Layout, { digest, size }: Descriptor, signal: Abo
 }
 
 async function begin(layout: Layout, path: string): Promise<void> {
+  if (!(await isOurs(path))) throw foreign(path);
   const marker = await textOf(join(path, 'oci-layout'));
-  if (marker === undefined && !(await isEmptyOrNew(path))) {
-    throw ociError('OCI_LAYOUT_INVALID', `${path} holds something, and is no OCI image layout`, {
-      hint: 'name a new or empty folder',
-    });
-  }
   if (marker !== undefined && versionOf(marker) !== '1.0.0') {
     throw ociError('OCI_LAYOUT_INVALID', `${path} is a layout of another version than 1.0.0`, {
       hint: 'name another folder',
@@ -133,10 +144,16 @@ async function begin(layout: Layout, path: string): Promise<void> {
   await writing(path, ensureDirectory(join(layout.blobs, 'sha256')));
 }
 
-async function isEmptyOrNew(path: string): Promise<boolean> {
+/** A layout, or nothing yet, or what another copy is making, or was when it was killed. */
+async function isOurs(path: string): Promise<boolean> {
   try {
+    // The names before the mark: whoever is making the layout makes its mark last.
     const names = await readdir(path);
-    return names.every((name) => name === OWN || name === 'blobs');
+    if ((await textOf(join(path, 'oci-layout'))) !== undefined) return true;
+    const begun = names.includes(OWN);
+    return names.every(
+      (name) => [OWN, LOCK, 'blobs'].includes(name) || (begun && (name === 'index.json' || LEFT.test(name))),
+    );
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return true;
@@ -155,26 +172,27 @@ function versionOf(text: string): unknown {
   }
 }
 
-/** One copy at a time writes to a layout, so that none tidies away what another is writing. */
-async function guarded(layout: Layout, options: LayoutTargetOptions): Promise<Lock> {
-  return await acquireLock(join(layout.locks, 'lock'), { signal: options.signal });
+function foreign(path: string): Error {
+  return ociError('OCI_LAYOUT_INVALID', `${path} holds something, and is no OCI image layout`, {
+    hint: 'name a new or empty folder',
+  });
 }
 
 /** The folder stays while it holds a partial blob that is worth going on with. */
 async function tidy(layout: Layout): Promise<void> {
+  for (const name of await readdir(layout.directory).catch(() => [] as string[])) {
+    if (LEFT.test(name)) await rm(join(layout.directory, name), { force: true });
+  }
   const names = await readdir(layout.ingest).catch(() => [] as string[]);
   if (names.some((name) => name.endsWith('.part'))) return;
   await rm(layout.ingest, { recursive: true, force: true });
   // Nothing came of it: what was made for it and is empty goes again.
-  for (const path of [join(layout.blobs, 'sha256'), layout.blobs, layout.directory]) {
-    if (
-      !(await rmdir(path).then(
-        () => true,
-        () => false,
-      ))
-    )
-      return;
-  }
+  for (const path of [join(layout.blobs, 'sha256'), layout.blobs]) await rmdir(path).catch(() => undefined);
+}
+
+/** After its turn: another copy may have begun, and then it is not empty. */
+async function removeEmpty(layout: Layout): Promise<void> {
+  await rmdir(layout.directory).catch(() => undefined);
 }
 
 /** One entry a name; without one, one a digest. What else stands in the file stays. */
