@@ -1,7 +1,9 @@
+import { readdirSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CaseContext } from '../contract/context.ts';
-import type { ContractFixture, Program } from '../contract/fixture.ts';
+import type { Program } from '../contract/fixture.ts';
 import type { ContainerRun } from '../port.ts';
 import { crunFixture } from './fixture.contract.ts';
 
@@ -11,7 +13,7 @@ function shell(script: string): Program {
 
 /** What a container on crun can see and reach (docs/security.md, "Confinement"). */
 describe('confinement on crun', () => {
-  let fixture: ContractFixture;
+  let fixture: Awaited<ReturnType<typeof crunFixture>>;
   beforeAll(async () => {
     fixture = await crunFixture();
   }, 120_000);
@@ -35,6 +37,16 @@ describe('confinement on crun', () => {
     expect(status).toMatch(/^CapEff:\t00000000a80405fb$/m);
     expect(status).toMatch(/^CapBnd:\t00000000a80405fb$/m);
     expect(status.match(/^ +0 1073741824 1073741824$/gm)).toHaveLength(2);
+  });
+
+  it('has its filter as a search tree', async () => {
+    await said('true');
+    const folder = join(fixture.directories.state, 'seccomp');
+    const [kept = ''] = readdirSync(folder);
+    const size = statSync(join(folder, kept)).size;
+    expect(size).toBeGreaterThan(8 * 100);
+    // libseccomp writes more than one instruction for each of some 350 system calls, and does so for each architecture.
+    expect(size).toBeLessThan(8 * 500);
   });
 
   it('gives an ordinary user no capabilities', async () => {

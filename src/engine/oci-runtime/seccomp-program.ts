@@ -14,10 +14,15 @@ import { runProcess } from '../../kernel/system/index.ts';
 import { containerConfig } from './config.ts';
 import { containerRoot } from './id-map.ts';
 import { seccompProfile } from './seccomp-profile.ts';
+import { asSearchTree } from './seccomp-tree.ts';
+
+/** Another one where what is kept changes for the same profile. */
+const FORM = 'search tree';
 
 /**
  * Compiling the profile is more than half of what a container costs, so the program is kept: crun leaves it in its
- * state folder after `create`, and takes it back in an annotation. The key holds the profile and the very crun.
+ * state folder after `create`, and takes it back in an annotation; what is kept is that program as a search tree
+ * (seccomp-tree.ts). The key holds the profile and the very crun.
  * Without a program (first start failed, another runtime) containers compile the profile: slower, never weaker.
  *
  * @returns the program in base64
@@ -30,7 +35,7 @@ export async function seccompProgram(options: {
 }): Promise<string | undefined> {
   const found = statSync(options.runtime);
   const key = createHash('sha256')
-    .update(JSON.stringify([seccompProfile(process.arch), options.runtime, found.size, found.mtimeMs]))
+    .update(JSON.stringify([FORM, seccompProfile(process.arch), options.runtime, found.size, found.mtimeMs]))
     .digest('hex');
   const kept = join(options.directory, `${key}.bpf`);
   if (!existsSync(kept)) await compile(kept, options);
@@ -88,15 +93,18 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
     );
     const made = join(work, 'seccomp.bpf');
     // A program of cBPF instructions, 8 bytes each; anything else is not kept.
-    if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) keep(made, kept);
+    if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) {
+      const program = readFileSync(made);
+      keep(asSearchTree(program) ?? program, kept);
+    }
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
 }
 
 /** Scratch and store may be different file systems; the name appears when the content is whole. */
-function keep(made: string, kept: string): void {
+function keep(program: Uint8Array, kept: string): void {
   const fresh = `${kept}.${process.pid}`;
-  writeFileSync(fresh, readFileSync(made), { mode: 0o600 });
+  writeFileSync(fresh, program, { mode: 0o600 });
   renameSync(fresh, kept);
 }
