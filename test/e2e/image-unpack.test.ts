@@ -11,6 +11,7 @@ const UNPRIVILEGED = `setpriv --reuid=${USER} --regid=${USER} --clear-groups --n
 const LAYERS = String.raw`
 mkdir -p one/etc/closed one/gone/deep two/etc; cd one
 echo one > etc/f; ln etc/f hard; ln -s etc/f soft; echo two > etc/closed/g; echo x > gone/deep/f; echo y > stays
+echo z > listed; setfacl -m u:7:rw listed; echo z > plain; chmod 664 plain
 mknod null c 1 3; mknod disk b 7 200; mkfifo pipe; echo special > "$(printf 'nl\n\xff')"
 chown 12:34 etc/f; chown 3000000:4000000 etc/closed/g; chmod 4711 etc/f; chmod 0 etc/closed/g; chmod 500 etc/closed
 setfattr -n user.bin -v 0x00ff0a etc/f
@@ -79,7 +80,9 @@ describe.each([
         'f etc/f',
         'f etc/h',
         'f hard',
+        'f listed',
         ...(asRoot ? ['c null', 'p pipe'] : []),
+        'f plain',
         'l soft',
         'f stays',
         'one\none\none\n',
@@ -100,7 +103,8 @@ describe.each([
         mkdir -p new/deep; echo new > new/deep/f; ln new/deep/f new/again; rm soft; ln -s etc/h soft
         rm -r etc/closed; echo a file > etc/closed; chmod 640 etc/h`);
     if (asRoot)
-      sh('cd changed/rootfs; setfattr -n user.bin -v 0x00ff0a etc/f; chown 12:34 etc/f; chmod 4711 etc/f');
+      sh(`cd changed/rootfs; setfattr -n user.bin -v 0x00ff0a etc/f; chown 12:34 etc/f; chmod 4711 etc/f
+        setfacl -x u:7 -m u:8:rw listed`);
     const packed = json('image', 'pack', 'changed', 'localhost/c:1', '--compression', 'zstd');
     expect(packed.layers).toBe(3);
     const { changes } = json<{
@@ -113,6 +117,7 @@ describe.each([
       'changed /etc/f content',
       'changed /etc/h mode',
       'changed /hard content',
+      ...(asRoot ? ['changed /listed xattrs'] : []),
       'added /new',
       'added /new/again',
       'added /new/deep',

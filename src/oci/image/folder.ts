@@ -5,9 +5,11 @@ import { openBeneath } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import {
   type ByteString,
+  dropDefaultList,
   encodeEntry,
   endOfArchive,
   isCopyable,
+  keepsAcls,
   openSink,
   PlainSink,
   packFolder,
@@ -18,7 +20,7 @@ import {
   type TarEntry,
   unpackLayer,
 } from '../layer/index.ts';
-import { type FileTree, type LayerInput, readTree } from './file-tree.ts';
+import { type FileNode, type FileTree, type LayerInput, readTree } from './file-tree.ts';
 import { mergeLayers } from './merge.ts';
 
 /**
@@ -45,6 +47,7 @@ export async function unpackImage(
   folder: string,
   { owners, signal }: FolderOptions,
 ): Promise<{ readonly entries: number }> {
+  if (owners === 'image') await dropDefaultList(folder);
   const sink = owners === 'image' ? await openSink(folder) : new PlainSink(folder);
   const merged = mergeLayers(layers, { signal, keepWhiteouts: false });
   const { entries } = await unpackLayer(merged, sink, { map: undefined, signal });
@@ -75,7 +78,7 @@ export async function changedLayer(
 ): Promise<AsyncIterable<Buffer> | undefined> {
   const before = await readTree(layers, { signal: options.signal, hash: true });
   const after = await readFolder(folder, before, options);
-  const changed = changedPaths(before, after);
+  const changed = changedPaths(before, after, await showsAcls(folder, after));
   const removed = removedPaths(before, after);
   if (changed.size === 0 && removed.length === 0) return undefined;
   return writeLayer(folder, { before, after, changed, removed });
@@ -132,12 +135,24 @@ function addLeftOut(found: Map<ByteString, Found>, before: FileTree): void {
   }
 }
 
-function changedPaths(before: FileTree, after: ReadonlyMap<ByteString, Found>): ReadonlySet<ByteString> {
+/** Whether a list that is not there was taken away. */
+async function showsAcls(folder: string, after: ReadonlyMap<ByteString, Found>): Promise<boolean> {
+  for (const { entry } of after.values()) if ([...(entry.xattrs?.keys() ?? [])].some(isAcl)) return true;
+  return await keepsAcls(folder);
+}
+
+const isAcl = (name: string): boolean => name.startsWith('system.');
+
+function changedPaths(
+  before: FileTree,
+  after: ReadonlyMap<ByteString, Found>,
+  withAcls: boolean,
+): ReadonlySet<ByteString> {
   const changed = new Set<ByteString>();
   const files = new Set<ByteString>();
   for (const [path, found] of after) {
     const was = before.get(path);
-    if (was !== undefined && isSame(was.entry, was.content, found)) continue;
+    if (was !== undefined && isSame(was, found, withAcls)) continue;
     changed.add(path);
     files.add(found.file);
   }
@@ -147,24 +162,27 @@ function changedPaths(before: FileTree, after: ReadonlyMap<ByteString, Found>): 
   return changed;
 }
 
-function isSame(was: TarEntry, content: string | undefined, { entry, content: now }: Found): boolean {
+function isSame(
+  { entry: was, content }: FileNode,
+  { entry, content: now }: Found,
+  withAcls: boolean,
+): boolean {
   if (was.type !== entry.type) return false;
   if (was.type === 'symlink') return was.linkPath === entry.linkPath && sameOwner(was, entry);
   if (was.type === 'file' && (was.size !== entry.size || content !== now)) return false;
   if (was.devMajor !== entry.devMajor || was.devMinor !== entry.devMinor) return false;
-  return was.mode === entry.mode && sameOwner(was, entry) && sameXattrs(was.xattrs, entry.xattrs);
+  return was.mode === entry.mode && sameOwner(was, entry) && sameXattrs(was.xattrs, entry.xattrs, withAcls);
 }
 
 function sameOwner(a: TarEntry, b: TarEntry): boolean {
   return a.uid === b.uid && a.gid === b.gid;
 }
 
-/** Access lists are not compared: file systems give them back in another form. */
-function sameXattrs(was: TarEntry['xattrs'], now: TarEntry['xattrs']): boolean {
+function sameXattrs(was: TarEntry['xattrs'], now: TarEntry['xattrs'], withAcls: boolean): boolean {
   if (!isCopyable(was)) return true;
   const text = (xattrs: TarEntry['xattrs']): string =>
     [...(xattrs ?? [])]
-      .filter(([name]) => !name.startsWith('system.'))
+      .filter(([name]) => withAcls || !isAcl(name))
       .map(([name, value]) => `${name}=${value.toString('hex')}`)
       .toSorted()
       .join();

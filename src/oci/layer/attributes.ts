@@ -1,11 +1,9 @@
 import type { IdMap } from '../port.ts';
+import { ACCESS_LIST, DEFAULT_LIST, keepAcl, withIds } from './acl.ts';
 import { showPath, type TarEntry } from './entry.ts';
 import { unsafe } from './limits.ts';
 
 const CAPABILITY = 'security.capability';
-const ACL = 'system.posix_acl_access';
-const DEFAULT_ACL = 'system.posix_acl_default';
-const ACL_NAMED = new Set([0x02, 0x08]);
 const IDS = 2 ** 32;
 
 /**
@@ -45,7 +43,8 @@ function keepXattr(
   value: Buffer,
   { entry, map }: { readonly entry: TarEntry; readonly map: IdMap | undefined },
 ): Buffer | undefined {
-  if (name === ACL || name === DEFAULT_ACL) return shiftAcl(value, map, entry);
+  if (name === ACCESS_LIST || name === DEFAULT_LIST)
+    return keepAcl(name, value, { entry, shift: (id) => shiftId(id, map, entry) });
   if (name === CAPABILITY) return entry.type === 'file' ? shiftCapability(value, map) : undefined;
   if (!name.startsWith('user.') || name.startsWith('user.overlay.')) return undefined;
   // The kernel refuses user.* on everything else.
@@ -72,18 +71,6 @@ export function shiftCapability(value: Buffer, map: IdMap | undefined): Buffer |
   return shifted;
 }
 
-/** linux/posix_acl_xattr.h: a version and entries of tag, permissions and id; users and groups by name have ids. */
-function shiftAcl(value: Buffer, map: IdMap | undefined, entry: TarEntry): Buffer | undefined {
-  if (entry.type === 'symlink' || value.length < 4 || (value.length - 4) % 8 !== 0) return undefined;
-  if (value.readUInt32LE(0) !== 2) return undefined;
-  const shifted = Buffer.from(value);
-  for (let at = 4; at < shifted.length; at += 8) {
-    if (!ACL_NAMED.has(shifted.readUInt16LE(at))) continue;
-    shifted.writeUInt32LE(shiftId(shifted.readUInt32LE(at + 4), map, entry), at + 4);
-  }
-  return shifted;
-}
-
 /** Back to what the image has: what `keepXattrs` made of it under this map. */
 export function unshiftXattrs(
   xattrs: ReadonlyMap<string, Buffer>,
@@ -97,15 +84,13 @@ export function unshiftXattrs(
     plain.writeUInt32LE(Math.max(0, plain.readUInt32LE(20) - map.hostBase), 20);
     out.set(CAPABILITY, plain);
   }
-  for (const name of [ACL, DEFAULT_ACL]) {
+  for (const name of [ACCESS_LIST, DEFAULT_LIST]) {
     const acl = out.get(name);
-    if (acl === undefined) continue;
-    const plain = Buffer.from(acl);
-    for (let at = 4; at + 8 <= plain.length; at += 8) {
-      if (!ACL_NAMED.has(plain.readUInt16LE(at))) continue;
-      plain.writeUInt32LE(Math.max(0, plain.readUInt32LE(at + 4) - map.hostBase), at + 4);
-    }
-    out.set(name, plain);
+    if (acl !== undefined)
+      out.set(
+        name,
+        withIds(acl, (id) => Math.max(0, id - map.hostBase)),
+      );
   }
   return out;
 }

@@ -1,3 +1,4 @@
+export { ACCESS_LIST, DEFAULT_LIST, dropDefaultList, keepsAcls } from './acl.ts';
 export { unshiftXattrs } from './attributes.ts';
 export { type CheckedEntry, LayerChecker, type LowerFile, NeedsParents } from './check.ts';
 export { type Compression, decompress, emptyVolume, grow, sniffCompression } from './compression.ts';

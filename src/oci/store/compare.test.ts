@@ -1,14 +1,20 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { recordingTransfer, type TarFile, tarOf } from '../../testkit/images/index.ts';
+import { keepsAcls } from '../layer/index.ts';
 import { digestOf } from '../names/index.ts';
 import type { IdMap, Lower } from '../port.ts';
 import type { PinnedLayer } from '../types.ts';
 import { type CompareInput, layerDifference } from './compare.ts';
 import { type Layout, openLayout } from './layout.ts';
 import { Unpacker } from './unpacking.ts';
+
+vi.mock(import('../layer/index.ts'), async (original) => {
+  const actual = await original();
+  return { ...actual, keepsAcls: vi.fn(actual.keepsAcls) };
+});
 
 const mediaType = 'application/vnd.oci.image.layer.v1.tar';
 const map = { hostBase: 2 ** 30, size: 2 ** 30 };
@@ -71,6 +77,30 @@ const attr = (path: string, ...pairs: readonly [string, string][]): TarFile => (
   ...{ path, content: 'x' },
   xattrs: new Map(pairs.map(([name, value]) => [name, Buffer.from(value)])),
 });
+/** linux/posix_acl_xattr.h: owner rw, a user's rights, group r, mask rwx, others r. */
+const acl = (path: string, user: number, rights: number, name = 'access'): TarFile => {
+  const entries = [
+    [1, 6],
+    [2, rights, user],
+    [4, 4],
+    [16, 7],
+    [32, 4],
+  ];
+  const bytes = Buffer.alloc(4 + 8 * entries.length);
+  bytes.writeUInt32LE(2, 0);
+  for (const [index, [tag = 0, may = 0, id = 0xffff_ffff]] of entries.entries()) {
+    bytes.writeUInt16LE(tag, 4 + 8 * index);
+    bytes.writeUInt16LE(may, 6 + 8 * index);
+    bytes.writeUInt32LE(id, 8 + 8 * index);
+  }
+  const xattrs = new Map([[`system.posix_acl_${name}`, bytes]]);
+  return name === 'default' ? dir(path, { xattrs }) : { path, content: 'x', mode: 0o674, xattrs };
+};
+const otherwise: readonly TarFile[] = [
+  { ...acl('f', 7, 7), mode: 0o4705 },
+  dir('d', { xattrs: acl('d', 7, 7).xattrs ?? new Map(), mode: 0o1070 }),
+];
+const plain: TarFile = { path: 'f', content: 'x', mode: 0o674 };
 const f = (more: Partial<TarFile> = {}): TarFile => ({ path: 'f', content: 'hello', ...more });
 
 const opaque: TarFile = { path: 'd/.wh..wh..opq' };
@@ -96,6 +126,11 @@ const unequal: readonly (readonly [string, readonly TarFile[], readonly TarFile[
   ['attribute less', [attr('f', ['user.a', '1'])], [attr('f')], changed],
   ['attribute more', [attr('f')], [attr('f', ['user.a', '1'])], changed],
   ['that a folder hides what is below', [opaque], [dir('d')], '"d" has changed'],
+  ['whom an access list names', [acl('f', 7, 7)], [acl('f', 8, 7)], changed],
+  ['what an access list allows', [acl('f', 7, 7)], [acl('f', 7, 6)], changed],
+  ['one of two access lists', [acl('f', 7, 7), acl('g', 7, 7)], [plain, acl('g', 7, 7)], changed],
+  ['an access list more', [plain], [acl('f', 7, 7)], changed],
+  ['the access list for new files', [acl('f', 7, 7, 'default')], [acl('f', 7, 5, 'default')], changed],
   ['a file less', [f(), f({ path: 'g' })], [f()], '"g" is gone'],
   ['a file more', [f()], [f(), f({ path: 'g' })], '"g" was added'],
   ['a folder less', [dir('d'), f({ path: 'd/f' })], [dir('d')], '"d/f" is gone'],
@@ -150,6 +185,8 @@ const equal: readonly (readonly [string, readonly TarFile[], readonly TarFile[]]
     [attr('f', ['user.a', '1'], ['user.b', '2'])],
     [attr('f', ['user.b', '2'], ['user.a', '1'])],
   ],
+  ['access lists that say other than the mode', otherwise, otherwise],
+  ['access lists', [acl('f', 7, 7), acl('d', 7, 5, 'default')], [acl('f', 7, 7), acl('d', 7, 5, 'default')]],
   [
     'all kinds',
     [dir('d'), sym('d/l', '../x'), dev('d/c', 1, 3), { path: 'd/p', type: 'fifo' }],
@@ -171,6 +208,14 @@ describe.skipIf(!isRoot).each<Form>(['folder', 'erofs'])('an unpacked layer and 
   it.each(equal)('do not differ by %s', async (_what, wanted, found) => {
     expect(await difference(wanted, found, { form })).toBeUndefined();
     expect(await difference(wanted, found, { form, ids: undefined })).toBeUndefined();
+  });
+
+  it('differ by the only access list, unless the file system may have kept none', async () => {
+    for (const keeps of [true, false]) {
+      vi.mocked(keepsAcls).mockResolvedValueOnce(keeps);
+      const said = await difference([acl('f', 7, 7)], [plain], { form });
+      expect(said).toBe(keeps || form === 'erofs' ? changed : undefined);
+    }
   });
 
   it('differ where the ids are shifted otherwise', async () => {

@@ -2,9 +2,12 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { isSkycapError } from '../../kernel/index.ts';
 import {
+  ACCESS_LIST,
   type ByteString,
+  DEFAULT_LIST,
   ErofsReader,
   isCopyable,
+  keepsAcls,
   type LayerSink,
   NeedsParents,
   packFolder,
@@ -27,6 +30,7 @@ interface Facts {
   readonly meta: string;
   /** undefined where the file system may not have been able to keep them. */
   readonly attributes: string | undefined;
+  readonly acls: string;
   /** Of a hard link: the path that it was made of. */
   readonly link?: ByteString;
 }
@@ -57,7 +61,10 @@ export async function layerDifference(input: CompareInput): Promise<string | und
   const wanted = await wantedTree(input);
   if (wanted === undefined) return undefined;
   const { asRoot = process.geteuid?.() === 0 } = input;
-  return firstDifference(wanted, await foundTree(input.lower), asRoot);
+  const found = await foundTree(input.lower);
+  const shown = input.lower.kind === 'erofs' || [...found.values()].some(({ acls }) => acls !== '');
+  const withAcls = shown || (await keepsAcls(input.lower.path));
+  return firstDifference(wanted, found, { asRoot, withAcls });
 }
 
 async function wantedTree(input: CompareInput): Promise<Tree | undefined> {
@@ -138,11 +145,12 @@ function cleaned(path: ByteString): ByteString {
   return clean === '.' ? ROOT : clean;
 }
 
+const ACLS = [ACCESS_LIST, DEFAULT_LIST];
 const COMPARED = /^(user\.|trusted\.|security\.capability$)/;
 
 function factsOf(entry: TarEntry, content: string): Facts {
   if (entry.type === 'link')
-    return { entry, content, body: '', meta: '', attributes: '', link: cleaned(entry.linkPath) };
+    return { entry, content, body: '', meta: '', attributes: '', acls: '', link: cleaned(entry.linkPath) };
   const body =
     entry.type === 'symlink' ? entry.linkPath : entry.type === 'file' ? `${entry.size} ${content}` : '';
   const xattrs = [...(entry.xattrs ?? [])]
@@ -159,17 +167,26 @@ function factsOf(entry: TarEntry, content: string): Facts {
     body: `${entry.type} ${body}`,
     meta,
     attributes: isCopyable(entry.xattrs) ? xattrs.join(' ') : undefined,
+    acls: ACLS.map((name) => entry.xattrs?.get(name)?.toString('hex') ?? '')
+      .join(' ')
+      .trim(),
   };
 }
 
 const IN_FOLDERS = ['file', 'symlink', 'directory'];
 
-function firstDifference(wanted: Tree, found: Tree, asRoot: boolean): string | undefined {
+interface Scope {
+  readonly asRoot: boolean;
+  /** Whether the file system has kept access lists. */
+  readonly withAcls: boolean;
+}
+
+function firstDifference(wanted: Tree, found: Tree, { asRoot, withAcls }: Scope): string | undefined {
   for (const [path, { entry }] of wanted) {
     if (!asRoot && !IN_FOLDERS.includes(entry.type)) continue;
     if (!found.has(path)) return `${showPath(path)} is gone`;
     const [one, other] = [factsAt(wanted, path), factsAt(found, path)];
-    if (one?.body === other?.body && (!asRoot || areSame(one, other))) continue;
+    if (one?.body === other?.body && (!asRoot || areSame(one, other, withAcls))) continue;
     return path === ROOT ? 'its root folder has changed' : `${showPath(path)} has changed`;
   }
   if (!asRoot) return undefined;
@@ -195,9 +212,10 @@ function factsAt(tree: Tree, path: ByteString): Facts | undefined {
   return tree.get(fileOf(tree, path));
 }
 
-function areSame(wanted: Facts | undefined, found: Facts | undefined): boolean {
+function areSame(wanted: Facts | undefined, found: Facts | undefined, withAcls: boolean): boolean {
   if (wanted?.meta !== found?.meta) return false;
-  return wanted?.attributes === undefined || wanted.attributes === found?.attributes;
+  if (wanted?.attributes === undefined) return true;
+  return wanted.attributes === found?.attributes && (!withAcls || wanted.acls === found.acls);
 }
 
 function groupsOf(tree: Tree): string {

@@ -131,6 +131,8 @@ async function openOrMake(layout: Layout): Promise<Layout> {
   if (file === undefined) refuseForeign(names, directory);
   await ensurePrivateDirectory(directory);
   await makeFolders(layout);
+  const { dropDefaultList } = await import('../layer/index.ts');
+  await dropDefaultList(layout.layers);
   step('store.folders');
   const { acquireLock } = await import('./lock.ts');
   using _lock = await acquireLock(layout.storeLock, {
