@@ -1,4 +1,4 @@
-import { open, readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import type { Bundle } from '../bundle/index.ts';
 import { didYouMean } from '../document/index.ts';
 import {
@@ -10,7 +10,8 @@ import {
   makeLock,
   tagsNow,
 } from '../images/index.ts';
-import { isSkycapError, own } from '../kernel/index.ts';
+import { failpoint, isSkycapError, own } from '../kernel/index.ts';
+import { writeFileAtomic } from '../kernel/system/index.ts';
 import { buildInputs } from './build-inputs.ts';
 import { type LoadedBundle, readBundleFile, readLock } from './bundle-source.ts';
 import type { ActionDeps, ActionRequest, BundleSource } from './types.ts';
@@ -112,13 +113,9 @@ async function previousLock(file: string, update: 'all' | readonly string[]): Pr
 async function writeLock(file: string, lock: Lock): Promise<void> {
   const text = formatLock(lock);
   if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
-  const temporary = `${file}.${process.pid}.tmp`;
-  await writeFile(temporary, text);
-  const handle = await open(temporary, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(temporary, file);
+  await writeFileAtomic(file, text, {
+    mode: 0o666,
+    sweep: true,
+    at: (moment) => failpoint(`lock.${moment}`),
+  });
 }

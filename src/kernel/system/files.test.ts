@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { constants } from 'node:fs';
+import { constants, readdirSync, rmSync } from 'node:fs';
 import {
   link,
   mkdir,
@@ -58,6 +58,30 @@ describe('writeFileAtomic', () => {
     await mkdir(join(root, 'd'));
     expect(await codeOf(writeFileAtomic(join(root, 'd'), 'x'))).toBe('EISDIR');
     expect(await readdir(root)).toEqual(['d']);
+    expect(await codeOf(writeFileAtomic(join(root, 'none', 'f'), 'x'))).toBe('ENOENT');
+  });
+
+  it('sweeps what killed processes left of this file, where it is told to', async () => {
+    const left = '.f.4711.0123456789ab.tmp';
+    const others = ['.f.4711.tmp', '.f.g.4711.0123456789ab.tmp', '.g.4711.0123456789ab.tmp', 'g'];
+    for (const name of [left, ...others]) await writeFile(join(root, name), '');
+    await writeFileAtomic(join(root, 'f'), 'one');
+    expect(await readdir(root)).toContain(left);
+    await writeFileAtomic(join(root, 'f'), 'two', { sweep: true });
+    expect((await readdir(root)).sort()).toEqual([...others, 'f'].sort());
+  });
+
+  it('begins again where another process took its file for such a one', async () => {
+    const path = join(root, 'f');
+    let swept = 0;
+    const at = (moment: string): void => {
+      if (moment === 'renamed' || swept++ > 1) return;
+      for (const name of readdirSync(root)) rmSync(join(root, name));
+    };
+    await writeFileAtomic(path, 'whole', { at });
+    expect(swept).toBe(3);
+    expect(await readFile(path, 'utf8')).toBe('whole');
+    expect(await readdir(root)).toEqual(['f']);
   });
 });
 

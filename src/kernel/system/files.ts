@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { constants, mkdirSync, statSync } from 'node:fs';
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { isSkycapError, kernelError } from '../errors.ts';
 
@@ -34,6 +34,8 @@ export async function syncDirectory(directory: string): Promise<void> {
 export interface WriteAtomicOptions {
   /** Default 0600. */
   readonly mode?: number;
+  /** Removes what killed processes have left of the same file; whoever is still at it begins again. */
+  readonly sweep?: boolean;
   /** Told when the bytes are on disk under a temporary name, and when they have their own. */
   readonly at?: (moment: 'written' | 'renamed') => void;
 }
@@ -49,10 +51,21 @@ export async function writeFileAtomic(
   options: WriteAtomicOptions = {},
 ): Promise<void> {
   const directory = dirname(path);
-  const temporary = join(
-    directory,
-    `.${basename(path)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`,
-  );
+  if (options.sweep === true) await removeTemporaries(path);
+  // Another process may take the temporary file for one that a killed process has left.
+  while (!(await replace(path, data, options)));
+  options.at?.('renamed');
+  await syncDirectory(directory);
+}
+
+/** @returns false where the temporary file was taken away before it had its name */
+async function replace(
+  path: string,
+  data: string | Uint8Array,
+  options: WriteAtomicOptions,
+): Promise<boolean> {
+  const unique = `${process.pid}.${randomBytes(6).toString('hex')}`;
+  const temporary = join(dirname(path), `${temporaryPrefix(path)}${unique}.tmp`);
   try {
     const handle = await open(temporary, 'wx', options.mode ?? 0o600);
     try {
@@ -62,13 +75,28 @@ export async function writeFileAtomic(
       await handle.close();
     }
     options.at?.('written');
-    await rename(temporary, path);
+    return await rename(temporary, path).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT') return false;
+        throw error;
+      },
+    );
   } catch (error) {
     await rm(temporary, { force: true });
     throw diskError(error, path);
   }
-  options.at?.('renamed');
-  await syncDirectory(directory);
+}
+
+const temporaryPrefix = (path: string): string => `.${basename(path)}.`;
+
+async function removeTemporaries(path: string): Promise<void> {
+  const directory = dirname(path);
+  const prefix = temporaryPrefix(path);
+  for (const name of await readdir(directory)) {
+    if (!name.startsWith(prefix) || !/^\d+\.[0-9a-f]{12}\.tmp$/.test(name.slice(prefix.length))) continue;
+    await rm(join(directory, name), { force: true });
+  }
 }
 
 /**

@@ -6,13 +6,13 @@ import { OCI_INDEX } from '../image/media-types.ts';
 import { encodeJson } from '../image/value.ts';
 import type { TransferOptions } from '../port.ts';
 import { readBlobFile } from '../store/ingest.ts';
+import { takeTurn } from '../store/turn.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
 import { writeArchive } from './archive-writer.ts';
 import { CONVERTED, writeDockerArchive } from './docker-target.ts';
 import { type FileSet, openFolder } from './files.ts';
 import { blobName } from './layout-source.ts';
 import { indexEntryOf, layoutTarget, writing } from './layout-target.ts';
-import { takeTurn } from './turn.ts';
 import type { Finished, ImageTarget, ManifestPlace } from './types.ts';
 
 /** What has been put at a target, for writing it out in the end. */

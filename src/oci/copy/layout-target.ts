@@ -8,15 +8,15 @@ import { OCI_INDEX } from '../image/media-types.ts';
 import type { TransferOptions } from '../port.ts';
 import { ingestBlob, readBlobFile, sizeOf } from '../store/ingest.ts';
 import { Layout } from '../store/layout.ts';
+import { takeTurn } from '../store/turn.ts';
 import type { Descriptor, Digest } from '../types.ts';
 import { REF_NAME } from './layout-source.ts';
-import { takeTurn } from './turn.ts';
 import type { ImageTarget, ManifestPlace } from './types.ts';
 
 /** Folder in which what is not yet complete lies; gone when the copy is done. */
 const OWN = '.skycap-copy';
 
-/** Its turn (turn.ts). */
+/** Its turn (store/turn.ts). */
 const LOCK = `${OWN}.lock`;
 
 /** What a writer that was killed has left of the two files of a layout. */

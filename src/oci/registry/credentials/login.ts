@@ -1,10 +1,11 @@
 import { realpath } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { isSkycapError } from '../../../kernel/index.ts';
 import { ensurePrivateDirectory, writeFileAtomic } from '../../../kernel/system/index.ts';
 import { ociError } from '../../errors.ts';
 import { isObject, type JsonObject } from '../../image/json.ts';
 import { isRegistryHost, quoted } from '../../names/index.ts';
+import { takeTurn } from '../../store/turn.ts';
 import { hasEntry, helpersFor, hostNames, invalid, normalKey, serverName, withEntry } from './auth-file.ts';
 import { helperErase, helperStore } from './helper.ts';
 import { type AuthLocation, authLocations, helpersOf, loginLocation } from './locations.ts';
@@ -72,11 +73,11 @@ async function storeInFile(name: string, entry: LoginEntry, options: StoreOption
   if (helper !== undefined) {
     const kept = await storeWith(helper, { name, entry }, options);
     // An empty entry is how Docker remembers that it is logged in; a secret from before goes.
-    await write(location, withEntry(file, name, {}));
+    await change(location, options.signal, (now) => withEntry(now, name, {}));
     return kept;
   }
   const auth = Buffer.from(`${entry.username}:${entry.secret}`).toString('base64');
-  await write(location, withEntry(file, name, { auth }));
+  await change(location, options.signal, (now) => withEntry(now, name, { auth }));
   return { kind: 'file', where: location.path };
 }
 
@@ -112,7 +113,7 @@ export async function eraseCredential(host: string, options: StoreOptions): Prom
       if (helper !== undefined) await eraseWith(helper);
     });
     if (!hasEntry(file, name)) return;
-    await write(location, withEntry(file, name, undefined));
+    await change(location, signal, (now) => withEntry(now, name, undefined));
     removed.push({ kind: 'file', where: location.path });
   };
   for (const helper of helpersOf(options.environment))
@@ -130,15 +131,24 @@ function checkHost(host: string): string {
   });
 }
 
-async function write(location: AuthLocation, file: JsonObject): Promise<void> {
-  const content = location.kind === 'legacy' ? file.auths : file;
-  if (!isObject(content)) return;
+/** Reads and writes in one turn: another process may be logging in elsewhere, into the same file. */
+async function change(
+  location: AuthLocation,
+  signal: AbortSignal,
+  edit: (now: JsonObject) => JsonObject,
+): Promise<void> {
   try {
     await ensurePrivateDirectory(dirname(location.path));
     // Many keep their configuration elsewhere and a link here; the link stays.
     const path = await realpath(location.path).catch(() => location.path);
-    await writeFileAtomic(path, `${JSON.stringify(content, undefined, '\t')}\n`, { mode: 0o600 });
+    await using _turn = await takeTurn(join(dirname(path), `.${basename(path)}.skycap-lock`), signal);
+    const file = edit((await readAuthFile(location)) ?? {});
+    const content = location.kind === 'legacy' ? file.auths : file;
+    if (!isObject(content)) return;
+    const text = `${JSON.stringify(content, undefined, '\t')}\n`;
+    await writeFileAtomic(path, text, { mode: 0o600, sweep: true });
   } catch (error) {
+    if (isSkycapError(error, 'OCI_ARCHIVE_WRITE')) throw invalid(location.path, 'it cannot be locked');
     if (isSkycapError(error)) throw error;
     const { code } = error as { code?: string };
     throw invalid(location.path, `it cannot be written (${code ?? 'unknown reason'})`);

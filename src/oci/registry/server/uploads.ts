@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, type Dirent } from 'node:fs';
 import { mkdir, open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { isRepositoryPath } from '../../names/index.ts';
@@ -149,10 +149,7 @@ async function write(record: Record, body: AsyncIterable<Uint8Array>, keep: bool
 
 /** The folders of servers that were killed, locked for this one. */
 async function leftIn(directory: string): Promise<readonly Folder[]> {
-  const entries = await readdir(directory, { withFileTypes: true }).catch((error: { code?: string }) => {
-    if (error.code === 'ENOENT') return [];
-    throw error;
-  });
+  const entries = await entriesOf(directory, { recursive: false });
   return entries.flatMap((entry) => {
     if (!entry.isDirectory() || !entry.name.startsWith(PREFIX)) return [];
     const path = join(directory, entry.name);
@@ -161,10 +158,18 @@ async function leftIn(directory: string): Promise<readonly Folder[]> {
   });
 }
 
+/** A server that ends takes its folder away, perhaps after it was listed. */
+async function entriesOf(folder: string, { recursive }: { recursive: boolean }): Promise<readonly Dirent[]> {
+  return await readdir(folder, { withFileTypes: true, recursive }).catch((error: { code?: string }) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+}
+
 /** What has been left for too long is removed, and what no server wrote is left alone. */
 async function recordsIn(folder: string): Promise<readonly Record[]> {
   const found: Record[] = [];
-  for (const entry of await readdir(folder, { withFileTypes: true, recursive: true })) {
+  for (const entry of await entriesOf(folder, { recursive: true })) {
     const path = join(entry.parentPath, entry.name);
     const repository = relative(folder, entry.parentPath);
     if (!entry.isFile() || !isUploadId(entry.name) || !isRepositoryPath(repository)) continue;
