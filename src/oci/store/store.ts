@@ -17,6 +17,7 @@ import type {
 import type { Descriptor, Digest, PinnedImage, PinnedLayer } from '../types.ts';
 import { checkStore } from './fsck.ts';
 import { describe, type Reached, type ReadSmall, reach } from './graph.ts';
+import { showNamed } from './hidden.ts';
 import { ingestBlob, readBlobFile, sizeOf } from './ingest.ts';
 import { isWhole, lowerOf, readRecord } from './layers.ts';
 import { type Layout, openLayout } from './layout.ts';
@@ -133,6 +134,10 @@ class DiskStore implements LayoutStore {
       await writeTag(this.#layout, { reference, descriptor, sparse });
       await this.#release(descriptor.digest);
     });
+    if (options.sparse === true) return;
+    await this.#guarded(() =>
+      showNamed(this.directory, async () => (await this.#reach([descriptor.digest], this.#readKnown)).blobs),
+    );
   }
 
   async untag(reference: string): Promise<boolean> {

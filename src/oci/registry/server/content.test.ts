@@ -6,9 +6,9 @@ import { IMAGE, INDEX, type MemoryStore, manifestOf, memoryStore } from '../../.
 import { ociError } from '../../errors.ts';
 import { digestOf, LARGEST_DOCUMENT } from '../../names/index.ts';
 import type { Store } from '../../port.ts';
+import type { Hidden } from '../../store/hidden.ts';
 import type { Digest } from '../../types.ts';
 import { type Content, type ManifestFacts, makeContent, readFacts } from './content.ts';
-import type { Hidden } from './hidden.ts';
 
 const part = (name: string, more: object = {}): { mediaType: string; digest: Digest; size: number } => ({
   mediaType: `x/${name}`,
@@ -115,6 +115,7 @@ describe('a store as a registry sees it', () => {
       has: (repository, digest) => gone.has(`${repository} ${digest}`),
       hide: async (repository, digest) => void gone.add(`${repository} ${digest}`),
       show: async (repository, digest) => void gone.delete(`${repository} ${digest}`),
+      refresh: async () => {},
     };
   });
   afterEach(() => rm(directory, { recursive: true }));

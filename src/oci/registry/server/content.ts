@@ -1,9 +1,9 @@
 import { isSkycapError } from '../../../kernel/index.ts';
 import { isDigest, LARGEST_DOCUMENT } from '../../names/index.ts';
 import type { Store } from '../../port.ts';
+import type { Hidden } from '../../store/hidden.ts';
 import type { Descriptor, Digest } from '../../types.ts';
 import { manifestMediaType } from '../client/manifest.ts';
-import type { Hidden } from './hidden.ts';
 import { type Entry, entriesOf, storeNames } from './names.ts';
 import { makeQueue, type Queue } from './queue.ts';
 
@@ -122,6 +122,7 @@ export function makeContent(store: Store, hidden: Hidden): Content {
 
   /** Deleted here, and since named again by someone who does not ask this server: manifests with all they lead to. */
   async function renamed(repository: string): Promise<ReadonlySet<Digest>> {
+    await hidden.refresh();
     const named = (await entries(repository)).map((entry) => entry.descriptor.digest);
     const found = new Set(named.filter((digest) => hidden.has(repository, digest)));
     const manifests = new Set(found);
@@ -136,8 +137,10 @@ export function makeContent(store: Store, hidden: Hidden): Content {
     return found;
   }
 
-  const isHidden = async (repository: string, digest: Digest): Promise<boolean> =>
-    hidden.has(repository, digest) && !(await renamed(repository)).has(digest);
+  const isHidden = async (repository: string, digest: Digest): Promise<boolean> => {
+    await hidden.refresh();
+    return hidden.has(repository, digest) && !(await renamed(repository)).has(digest);
+  };
 
   return {
     store,

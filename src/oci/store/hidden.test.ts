@@ -2,19 +2,19 @@ import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import * as system from '../../../kernel/system/index.ts';
-import { digestOf } from '../../names/index.ts';
-import * as locks from '../../store/lock.ts';
-import { openHidden } from './hidden.ts';
+import * as system from '../../kernel/system/index.ts';
+import { digestOf } from '../names/index.ts';
+import { openHidden, showNamed } from './hidden.ts';
+import * as locks from './lock.ts';
 
-const { acquireLock: acquire } = await vi.importActual<typeof locks>('../../store/lock.ts');
+const { acquireLock: acquire } = await vi.importActual<typeof locks>('./lock.ts');
 
-vi.mock(import('../../store/lock.ts'), async (original) => {
+vi.mock(import('./lock.ts'), async (original) => {
   const actual = await original();
   return { ...actual, acquireLock: vi.fn(actual.acquireLock) };
 });
 
-vi.mock(import('../../../kernel/system/index.ts'), async (original) => {
+vi.mock(import('../../kernel/system/index.ts'), async (original) => {
   const actual = await original();
   return { ...actual, syncDirectory: vi.fn(actual.syncDirectory) };
 });
@@ -118,4 +118,47 @@ it('what cannot be written down is not done, and what cannot be read is not take
   await expect(hidden.hide('b', digest)).rejects.toMatchObject({ code: 'EISDIR' });
   expect([hidden.has('a', digest), hidden.has('b', digest)]).toEqual([true, false]);
   await expect(openHidden(directory, true)).rejects.toMatchObject({ code: 'EISDIR' });
+});
+
+it('what others write meanwhile is heard of, and is not lost by what is written here', async () => {
+  const other = digestOf('b');
+  const [one, two] = [await openHidden(directory, true), await openHidden(directory, true)];
+  const seen = (): readonly boolean[] => [digest, other].map((each) => two.has('a', each));
+  await one.hide('a', digest);
+  expect(seen()).toEqual([false, false]);
+  await two.refresh();
+  expect(seen()).toEqual([true, false]);
+  await one.show('a', digest);
+  await two.hide('a', other);
+  expect(seen()).toEqual([false, true]);
+  await rm(file());
+  await two.refresh();
+  expect(seen()).toEqual([false, true]);
+});
+
+it('what is named in the store is hidden nowhere, and nothing is written for what never was', async () => {
+  const other = digestOf('b');
+  const named = vi.fn(async () => new Set([digest, digestOf('c')]));
+  await showNamed(directory, named);
+  await expect(stat(file())).rejects.toMatchObject({ code: 'ENOENT' });
+  const hidden = await openHidden(directory, true);
+  await hidden.hide('a', other);
+  const before = await readFile(file(), 'utf8');
+  await showNamed(directory, named);
+  expect(named).toHaveBeenCalledTimes(1);
+  expect(await readFile(file(), 'utf8')).toBe(before);
+  await hidden.hide('a', digest);
+  await hidden.hide('b/c', digest);
+  await showNamed(directory, named);
+  for (const each of [hidden, await openHidden(directory, false)]) {
+    await each.refresh();
+    expect([each.has('a', digest), each.has('b/c', digest), each.has('a', other)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
+  }
+  expect((await readFile(file(), 'utf8')).endsWith(`\n\n+*@${digest}\n`)).toBe(true);
+  await hidden.hide('a', digest);
+  expect((await openHidden(directory, false)).has('a', digest)).toBe(true);
 });
