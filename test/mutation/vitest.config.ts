@@ -1,11 +1,17 @@
 import { defineConfig } from 'vitest/config';
 
-/** What cannot share a process with the tests of other files: it changes what is read once, when a module is loaded. */
+/** What cannot share a process with the tests of other files: it changes modules, or what is read once, when one is loaded. */
 const APART = [
+  'src/oci/layer/acl.test.ts',
   'src/oci/registry/client/network.test.ts',
-  'src/oci/registry/server/hidden.test.ts',
+  'src/oci/registry/credentials/together.test.ts',
+  'src/oci/registry/server/uploads-together.test.ts',
+  'src/oci/store/compare.test.ts',
+  'src/oci/store/hidden.test.ts',
+  'src/oci/store/layout-together.test.ts',
   'src/oci/store/lock.test.ts',
   'src/oci/store/steps.test.ts',
+  'src/oci/store/turn.test.ts',
 ];
 const chosen = JSON.parse(process.env.SKYCAP_MUTATION_TESTS ?? '[]') as readonly string[];
 

@@ -41,7 +41,7 @@ const kept = (value: Buffer, entry: TarEntry = file('f', { mode: 0o670 }), name 
 
 describe('L19 an access control list', () => {
   it('is kept entry by entry, with other ids of those it names', () => {
-    const full = (...[a, b, c, d]: readonly number[]): Buffer =>
+    const full = (...[a = 0, b = 0, c = 0, d = 0]: readonly number[]): Buffer =>
       list(owner, [USER, 7, a], [USER, 1, b], group, [NAMED_GROUP, 5, c], [NAMED_GROUP, 0, d], mask, other);
     const entry = file('f', { mode: 0o4670 });
     const value = full(9, 8, 70_000, 8);
