@@ -17,7 +17,12 @@ export interface StateStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly Run[]>;
   /** With their logs and outputs, except outputs that are an installation's last of their name. */
   deleteRuns(runIds: readonly string[]): Promise<void>;
-  /** Creates or replaces one step, and with it what becomes true at the same moment. @throws STATE_NOT_FOUND */
+  /**
+   * Creates or replaces one step, and with it what becomes true at the same moment. On record when this resolves: for
+   * good with an intent, and for an end at least if this process dies (the machine's end is the next commit's matter).
+   *
+   * @throws STATE_NOT_FOUND
+   */
   putStep(runId: string, step: StepRecord, together?: StepChange): Promise<void>;
   clearIntent(containerId: string): Promise<void>;
   /** What a dead process may have left behind for this installation. */

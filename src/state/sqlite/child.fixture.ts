@@ -42,6 +42,14 @@ function alive(pid: number): boolean {
   }
 }
 
+function pidIn(file: string): number | undefined {
+  try {
+    return Number(readFileSync(file, 'utf8')) || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 const commands: Readonly<Record<string, (store: StateStore) => Promise<void>>> = {
   /** Takes the lock in mode ARGUMENT, with a child of its own that outlives it. */
   async hold(store) {
@@ -57,11 +65,10 @@ const commands: Readonly<Record<string, (store: StateStore) => Promise<void>>> =
     const inside = join(directory, 'inside');
     for (let round = 0; round < Number(argument); round++) {
       const lock = await lockWhenFree(store);
-      let other = 0;
-      try {
-        other = Number(readFileSync(inside, 'utf8'));
-      } catch {}
-      say(other !== 0 && alive(other) ? `violated by ${other}` : 'entered');
+      const other = pidIn(inside);
+      // A killed process lets go of its locks a moment before it is gone, and leaves the file; a living one removes it.
+      while (other !== undefined && alive(other) && pidIn(inside) === other) await sleep(1);
+      say(other !== undefined && pidIn(inside) !== other ? `violated by ${other}` : 'entered');
       writeFileSync(inside, String(process.pid));
       await sleep(Math.random() * 4);
       rmSync(inside, { force: true });

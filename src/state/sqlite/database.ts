@@ -1,4 +1,5 @@
 import { statfsSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,6 +25,8 @@ const NOTADB = 26;
 // SQLite's own wait blocks the event loop, so it is short, and the rest of the waiting is done asynchronously.
 const BLOCKING_WAIT_MS = 10;
 const BUSY_LIMIT_MS = 30_000;
+/** As long as a step may take from its end to the start of the next one, whose record is awaited. */
+const SOON_MS = 50;
 
 /** SQLite's primary result code of an error, or undefined for other errors. */
 export function sqliteCode(error: unknown): number | undefined {
@@ -45,6 +48,8 @@ export class Database {
   readonly #connection: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   #tail: Promise<unknown> = Promise.resolve();
+  /** Runs while something is committed that the disk may not have. */
+  #syncing: NodeJS.Timeout | undefined;
 
   constructor(path: string) {
     this.path = path;
@@ -74,10 +79,50 @@ export class Database {
   }
 
   /** All of `work` or nothing, durable when this resolves. `work` must be synchronous and may run more than once. */
-  write<T>(work: (db: Database) => T): Promise<T> {
-    const mine = this.#tail.then(() => this.#patiently(() => this.#transaction('BEGIN IMMEDIATE', work)));
+  async write<T>(work: (db: Database) => T): Promise<T> {
+    const done = await this.#inTurn(() => this.#transaction('BEGIN IMMEDIATE', work));
+    this.#synced();
+    return done;
+  }
+
+  /**
+   * The same without waiting for the disk (sqlite.org/pragma.html, synchronous): it outlives this process, kill -9
+   * included. That it outlives the machine is left to the next `write`, which costs the same with it, or to a moment
+   * later.
+   */
+  async writeSoon<T>(work: (db: Database) => T): Promise<T> {
+    const done = await this.#inTurn(() => {
+      this.script('PRAGMA synchronous = NORMAL');
+      try {
+        return this.#transaction('BEGIN IMMEDIATE', work);
+      } finally {
+        this.script('PRAGMA synchronous = FULL');
+      }
+    });
+    this.#syncing ??= setTimeout(() => void this.#sync(), SOON_MS).unref();
+    return done;
+  }
+
+  #inTurn<T>(transaction: () => T): Promise<T> {
+    const mine = this.#tail.then(() => this.#patiently(transaction));
     this.#tail = mine.catch(() => undefined);
     return mine;
+  }
+
+  #synced(): void {
+    clearTimeout(this.#syncing);
+    this.#syncing = undefined;
+  }
+
+  /** Beside the event loop. SQLite holds no lock on this file, which closing a handle of ours would drop. */
+  async #sync(): Promise<void> {
+    this.#synced();
+    try {
+      await using log = await open(`${this.path}-wal`);
+      await log.datasync();
+    } catch {
+      // A disk that cannot take it says so to the next write, too.
+    }
   }
 
   /** Repeats `work` while other processes hold the database. */
@@ -87,6 +132,7 @@ export class Database {
 
   async close(): Promise<void> {
     await this.#tail;
+    if (this.#syncing !== undefined) await this.#sync();
     this.closeNow();
   }
 

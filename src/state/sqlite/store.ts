@@ -167,12 +167,15 @@ class SqliteState implements ManagedStateStore {
 
   putStep(runId: string, step: StepRecord, together: StepChange = {}): Promise<void> {
     const { intent, ended, outputs: values = [] } = together;
-    return this.#write((db, { keys }) => {
+    const { db: database, keys } = this.#mine();
+    const put = (db: Database): void => {
       runs.putStep(db, runId, step);
       if (intent !== undefined) runs.putIntent(db, intent);
       if (ended !== undefined) runs.clearIntent(db, ended);
       for (const output of values) outputs.putOutput(db, keys, output);
-    });
+    };
+    // What is about to start must be known for certain; after an end comes a start, or the end of the run.
+    return intent === undefined && ended !== undefined ? database.writeSoon(put) : database.write(put);
   }
 
   async clearIntent(containerId: string): Promise<void> {
