@@ -79,14 +79,15 @@ export async function follow(
   let sent: 'nothing' | 'SIGTERM' | 'SIGUSR1' = 'nothing';
   try {
     for (;;) {
-      const status = follower.status();
-      if (!told && follower.execErrno() === 0) {
+      const status = follower.hasChanged('status') ? follower.status() : undefined;
+      if (!told && (status !== undefined || follower.hasChanged('exec')) && follower.execErrno() === 0) {
         told = true;
         io.onStarted?.();
       }
-      await follower.drain((stream, chunk) => io.onOutput(stream, chunk));
+      if (status !== undefined || follower.hasChanged('stdout', 'stderr'))
+        await follower.drain((stream, chunk) => io.onOutput(stream, chunk));
       if (status !== undefined) return exitOf(layout, record, { status, executed: follower.execErrno() });
-      process ??= recordedProcess(supervisor);
+      if (follower.hasChanged('supervisor')) process ??= recordedProcess(supervisor);
       // Who writes files is alive; the dead are looked for when nothing happens.
       if (quiet && process === undefined) {
         if (!somebodyMayStart(layout) && follower.status() === undefined) return undefined;

@@ -41,13 +41,19 @@ export class Follower implements Disposable {
   readonly #streams: readonly OutputFile[];
   readonly #onSpill: () => void;
   #wake = Promise.withResolvers<false>();
+  /** Names of files that events told of since the last `change`, and what they had told of by then: null is any. */
+  #heard: Set<string | null> = new Set();
+  #fresh: ReadonlySet<string | null> = new Set([null]);
 
   constructor(files: FollowedFiles, onSpill: () => void) {
     this.#files = files;
     this.#onSpill = onSpill;
     this.#streams = (['stdout', 'stderr'] as const).map((name) => new OutputFile(name, files));
     for (const folder of new Set([files.control, files.output])) {
-      const watcher = watch(folder, () => this.wake());
+      const watcher = watch(folder, (_, name) => {
+        this.#heard.add(name);
+        this.wake();
+      });
       // The folder may be removed under us by a sweep; the tick notices.
       watcher.on('error', () => {});
       this.#watchers.push(watcher);
@@ -70,7 +76,14 @@ export class Follower implements Disposable {
     const quiet = await Promise.race([this.#wake.promise, promise]);
     clearTimeout(timer);
     this.#wake = Promise.withResolvers<false>();
+    this.#fresh = quiet ? new Set([null]) : this.#heard;
+    this.#heard = new Set();
     return quiet;
+  }
+
+  /** Whether it is worth a look: a file that is not there yet costs more than one that is. */
+  hasChanged(...names: readonly string[]): boolean {
+    return this.#fresh.has(null) || names.some((name) => this.#fresh.has(name));
   }
 
   status(): ContainerStatus | undefined {
