@@ -8,6 +8,7 @@ const APART = [
   'src/oci/registry/server/uploads-together.test.ts',
   'src/oci/store/compare.test.ts',
   'src/oci/store/hidden.test.ts',
+  'src/oci/store/index-faults.test.ts',
   'src/oci/store/layout-together.test.ts',
   'src/oci/store/lock.test.ts',
   'src/oci/store/steps.test.ts',

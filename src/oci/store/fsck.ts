@@ -13,7 +13,7 @@ import { EMPTY_INDEX, type Layout, makeFolders } from './layout.ts';
 import { acquireLock, tryLock } from './lock.ts';
 import { blobFiles, emptyTrash, moveAside, sweepDead, sweepUnfinished } from './prune.ts';
 import { step } from './steps.ts';
-import { filterTags, parseTag, readIndexFile } from './tags.ts';
+import { filterTags, parseTag, tryIndexFile } from './tags.ts';
 
 /**
  * Looks at every byte of every blob and of every unpacked layer, at the names, and at what was left half done.
@@ -36,12 +36,10 @@ export async function checkStore(layout: Layout, options: FsckOptions): Promise<
   return findings;
 }
 
-/** None where the names cannot be read: that is a finding already. */
+/** None where the names are damaged: that is a finding already. */
 async function entriesOf(layout: Layout): Promise<readonly unknown[]> {
-  return await readIndexFile(layout).then(
-    (index) => index.manifests as readonly unknown[],
-    () => [],
-  );
+  const index = await tryIndexFile(layout);
+  return (index?.manifests ?? []) as readonly unknown[];
 }
 
 async function rootsOf(layout: Layout): Promise<readonly Digest[]> {
@@ -54,11 +52,7 @@ async function checkIndexFile(
   { repair, signal }: FsckInput,
 ): Promise<readonly FsckFinding[]> {
   using _lock = await acquireLock(layout.storeLock, { signal });
-  const readable = await readIndexFile(layout).then(
-    () => true,
-    () => false,
-  );
-  if (readable) return [];
+  if ((await tryIndexFile(layout)) !== undefined) return [];
   if (repair) {
     await setAside(layout.index);
     step('fsck.aside');
@@ -75,9 +69,14 @@ async function checkIndexFile(
 /** Kept for whoever wants to look at it; a file stays in its place until its successor is whole. */
 async function setAside(path: string): Promise<void> {
   const aside = `${path}.damaged-${randomBytes(4).toString('hex')}`;
-  const info = await stat(path).catch(() => undefined);
-  if (info?.isFile()) await copyFile(path, aside);
-  else if (info !== undefined) await rename(path, aside);
+  const info = await stat(path).catch(absent);
+  if (info?.isFile()) return await copyFile(path, aside);
+  // Also a link that leads nowhere.
+  await rename(path, aside).catch(absent);
+}
+
+function absent(error: { readonly code?: unknown }): undefined {
+  if (error.code !== 'ENOENT' && error.code !== 'ELOOP') throw error;
 }
 
 async function checkBlobs(layout: Layout, { repair, signal }: FsckInput): Promise<readonly FsckFinding[]> {

@@ -33,7 +33,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 describe('a fault of the system', () => {
-  it.each([
+  it.each<[code: string, what: RegExp, hint?: RegExp]>([
     ['EACCES', /may not be read or written/],
     ['EPERM', /may not be read or written/],
     ['EROFS', /read-only/],
@@ -43,18 +43,23 @@ describe('a fault of the system', () => {
     ['EISDIR', /a folder stands where a file belongs/],
     ['ENOTEMPTY', /a folder stands where a file belongs/],
     ['ELOOP', /a link stands where a file belongs/],
-    ['EIO', /the disk cannot be read/],
+    ['EIO', /the disk cannot be read/, /dmesg/],
     ['ENODEV', /no ordinary folder/],
     ['ENXIO', /no ordinary folder/],
     ['EINVAL', /no ordinary folder/],
     ['ENAMETOOLONG', /its name is too long/],
-  ])('%s names the store, the file and what to do', (code, what) => {
+    ['EMFILE', /too many files are open/, /ulimit -n/],
+    ['ENFILE', /too many files are open/, /fs\.file-max/],
+    ['ENOMEM', /not enough memory/, /memory/],
+    ['ESTALE', /its file system is gone/, /mount it again/],
+    ['EBUSY', /something on the host is using it/, /^run the same command again$/],
+  ])('%s names the store, the file and what to do', (code, what, hint = /SKYCAP_STORE_DIRECTORY/) => {
     const cause = Object.assign(new Error('no'), { code, path: '/s/f' });
     const error = storeError(cause, '/s') as SkycapError;
     expect(error).toMatchObject({ code: 'OCI_STORE_INVALID', place: { file: '/s/f' }, cause });
     expect(error.message).toMatch(/^the store \/s cannot be used: /);
     expect(error.message).toMatch(what);
-    expect(error.hint).toMatch(/SKYCAP_STORE_DIRECTORY/);
+    expect(error.hint).toMatch(hint);
     expect(error.details).toEqual({ directory: '/s', system: code });
     expect(storeError(Object.assign(new Error('no'), { code }), '/s')).toMatchObject({
       place: { file: '/s' },

@@ -19,6 +19,22 @@ const UNUSABLE: Readonly<Record<string, string>> = {
   ENXIO: 'it is no ordinary folder',
   EINVAL: 'it is no ordinary folder',
   ENAMETOOLONG: 'its name is too long',
+  EMFILE: 'too many files are open',
+  ENFILE: 'too many files are open',
+  ENOMEM: 'there is not enough memory',
+  ESTALE: 'its file system is gone',
+  EBUSY: 'something on the host is using it',
+};
+
+const AGAIN = 'run the same command again';
+/** Where another folder would not help. */
+const HINTS: Readonly<Record<string, string>> = {
+  EIO: `look at what the kernel says of the disk (dmesg); if it was a passing fault, ${AGAIN}`,
+  EMFILE: `allow more open files (ulimit -n), then ${AGAIN}`,
+  ENFILE: `allow more open files (sysctl fs.file-max), then ${AGAIN}`,
+  ENOMEM: `give it more memory, then ${AGAIN}`,
+  ESTALE: `mount it again, then ${AGAIN}`,
+  EBUSY: AGAIN,
 };
 
 export const NAME_ANOTHER =
@@ -35,7 +51,7 @@ export function storeError(error: unknown, directory: string): unknown {
   const what = typeof code === 'string' ? UNUSABLE[code] : undefined;
   if (what === undefined) return coded;
   return ociError('OCI_STORE_INVALID', `the store ${directory} cannot be used: ${what}`, {
-    hint: NAME_ANOTHER,
+    hint: HINTS[code as string] ?? NAME_ANOTHER,
     place: { file: typeof path === 'string' ? path : directory },
     details: { directory, system: code },
     cause: error,

@@ -5,6 +5,7 @@ import { parseDescriptor } from '../image/parse.ts';
 import type { Descriptor } from '../types.ts';
 import { attempt } from './attempt.ts';
 import { type Layout, readPlainFile } from './layout.ts';
+import { storeError } from './problems.ts';
 import { step } from './steps.ts';
 
 /** image-spec, annotations.md: meaningful in a layout's index.json only. */
@@ -19,14 +20,31 @@ export interface TaggedDescriptor {
   readonly sparse: boolean;
 }
 
+/** That no document stands there, which trying again would not change. */
+const NO_DOCUMENT: ReadonlySet<unknown> = new Set(['ENOENT', 'EISDIR', 'ELOOP', 'ENXIO']);
+
+/**
+ * undefined where it is damaged: gone, no plain file, or not what an index.json is. A fault of the system while it is
+ * read says nothing about it.
+ *
+ * @throws OCI_STORE_INVALID
+ */
+export async function tryIndexFile(layout: Layout): Promise<JsonObject | undefined> {
+  let bytes: Buffer;
+  try {
+    bytes = await readPlainFile(layout.index);
+  } catch (error) {
+    if (NO_DOCUMENT.has((error as { readonly code?: unknown }).code)) return undefined;
+    throw storeError(error, layout.directory);
+  }
+  const value = attempt(() => parseStrictJson(bytes, 'index.json'));
+  return isObject(value) && Array.isArray(value.manifests) ? value : undefined;
+}
+
 /** @throws OCI_STORE_INVALID */
 export async function readIndexFile(layout: Layout): Promise<JsonObject> {
-  try {
-    const value = parseStrictJson(await readPlainFile(layout.index), 'index.json');
-    if (isObject(value) && Array.isArray(value.manifests)) return value;
-  } catch {
-    // One message for all that can be wrong with it.
-  }
+  const value = await tryIndexFile(layout);
+  if (value !== undefined) return value;
   throw ociError('OCI_STORE_INVALID', `${layout.index} is damaged`, {
     hint: 'run `skycap image fsck --repair`; the blobs are kept, the names are lost',
     place: { file: layout.index },
