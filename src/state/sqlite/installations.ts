@@ -89,30 +89,38 @@ export function listInstallations(
   }
   const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
   // One text for all is parsed in less time than as many rows and texts take; V8 holds half a million such records.
+  // As bytes: SQLite's texts are decoded character by character, those of a buffer many at once.
   const record =
     "'[' || json_quote(id) || ',' || json_quote(namespace) || ',' || json_quote(name) || ',' || document || ']'";
   const inOrder = `SELECT ${record} AS record FROM installations ${where} ORDER BY namespace, name LIMIT ? OFFSET ?`;
   const row = db.get(
-    `SELECT group_concat(record, ',') AS records FROM (${inOrder})`,
+    `SELECT CAST('[' || coalesce(group_concat(record, ','), '') || ']' AS BLOB) AS records FROM (${inOrder})`,
     ...values,
     filter.limit ?? -1,
     filter.skip ?? 0,
   );
-  const found = JSON.parse(`[${(row?.records as string | null) ?? ''}]`) as readonly Stored[];
+  const { buffer, byteOffset, byteLength } = row?.records as Uint8Array<ArrayBuffer>;
+  const found = JSON.parse(Buffer.from(buffer, byteOffset, byteLength).toString('utf8')) as readonly Stored[];
   return found.map((stored) => decodeInstallation(codec, stored));
 }
 
 type Stored = readonly [id: string, namespace: string, name: string, document: InstallationDocument];
 
+/** Each property by its name: to copy the rest of an object takes three times as long, for thousands of records. */
 function decodeInstallation(codec: ValueCodec, [id, namespace, name, document]: Stored): Installation {
-  const { parameters: encoded, ...rest } = document;
-  const key = { id, namespace, name };
+  const { labels, custom, bundle, credentialSources, status, parameters: encoded } = document;
   let decoded: Installation['parameters'] | undefined;
   return {
-    ...key,
-    ...rest,
+    id,
+    namespace,
+    name,
+    labels,
+    custom,
+    bundle,
+    credentialSources,
+    status,
     get parameters() {
-      decoded ??= codec.decode(encoded, installationOwner(key));
+      decoded ??= codec.decode(encoded, installationOwner({ id, namespace, name }));
       return decoded;
     },
   };
