@@ -1,6 +1,6 @@
 import { stateError } from '../errors.ts';
 import type { Installation, InstallationFilter, InstallationKey } from '../port.ts';
-import type { Database } from './database.ts';
+import type { Database, Row } from './database.ts';
 import type { EncodedValues, ValueCodec, ValueOwner } from './values.ts';
 
 type InstallationDocument = Omit<Installation, 'id' | 'namespace' | 'name' | 'parameters'> & {
@@ -99,7 +99,7 @@ export function listInstallations(
     filter.limit ?? -1,
     filter.skip ?? 0,
   );
-  const { buffer, byteOffset, byteLength } = row?.records as Uint8Array<ArrayBuffer>;
+  const { buffer, byteOffset, byteLength } = (row as Row).records as Uint8Array<ArrayBuffer>;
   const found = JSON.parse(Buffer.from(buffer, byteOffset, byteLength).toString('utf8')) as readonly Stored[];
   return found.map((stored) => decodeInstallation(codec, stored));
 }
