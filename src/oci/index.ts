@@ -46,6 +46,7 @@ export {
   loadRegistryServer,
   type RegistryClientOptions,
   type ServedRegistry,
+  type ServeLimits,
   type ServeOptions,
   type Stored,
   type StoreOptions,

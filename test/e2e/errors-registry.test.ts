@@ -216,7 +216,7 @@ describe.each(enginesToTest('oci-runtime'))('registries, on %s', (engine) => {
     expectRefused(await world.skycap(['registry', 'serve', '--port', String(port)]), {
       code: 'REGISTRY_SERVE_FAILED',
       exit: 28,
-      says: [`127.0.0.1:${port}`, 'EADDRINUSE'],
+      says: [`127.0.0.1:${port}`, 'EADDRINUSE', '--port'],
     });
     taken.close();
   });

@@ -7,7 +7,7 @@ export type {
   RetryPolicy,
 } from './client/index.ts';
 export type { CredentialsEnvironment, LoginEntry, Stored, StoreOptions } from './credentials/index.ts';
-export type { ServedRegistry, ServeOptions } from './server/index.ts';
+export type { ServedRegistry, ServeLimits, ServeOptions } from './server/index.ts';
 
 /** The client and what it stands on; loaded when something is to be asked. */
 export async function loadRegistryClient(): Promise<typeof import('./client/index.ts')> {

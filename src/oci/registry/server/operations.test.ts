@@ -229,7 +229,7 @@ describe('serving', () => {
     const { port } = world.served;
     await expect(serveRegistry({ store, port })).rejects.toMatchObject({
       code: 'REGISTRY_SERVE_FAILED',
-      message: `cannot listen on 127.0.0.1:${port}: EADDRINUSE`,
+      message: `cannot listen on 127.0.0.1:${port}: another program listens there (EADDRINUSE)`,
       hint: 'choose another port with --port, or 0 for any',
     });
     for (const tls of [

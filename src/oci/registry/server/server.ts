@@ -1,12 +1,11 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { classifyAddress } from '../../../kernel/http/index.ts';
 import { isSkycapError } from '../../../kernel/index.ts';
-import { ociError } from '../../errors.ts';
 import { openHidden } from '../../store/hidden.ts';
 import { type Gate, makeGate } from './auth.ts';
 import { makeContent } from './content.ts';
+import { hostOf, listen, loopbackAddress, makeServer } from './listener.ts';
 import { deleteManifest, putManifest } from './manifests.ts';
 import { getBlob, getManifest, listReferrers, listRepositories, listTags } from './read.ts';
 import { type Exchange, Refused, reply, replyJson } from './reply.ts';
@@ -23,8 +22,6 @@ import {
   type WriteContext,
 } from './write.ts';
 
-const QUIET_MS = 120_000;
-
 /** After this a lease has run out by itself; milliseconds. */
 const LEASE_MS = 3_600_000;
 
@@ -36,12 +33,7 @@ const LEASE_MS = 3_600_000;
  * await using served = await serveRegistry({ store, port: 5000 });
  */
 export async function serveRegistry(options: ServeOptions): Promise<ServedRegistry> {
-  const address = options.address ?? '127.0.0.1';
-  if (address !== 'localhost' && classifyAddress(address) !== 'loopback') {
-    throw ociError('REGISTRY_SERVE_FAILED', `${address} is not a loopback address`, {
-      hint: 'serve on 127.0.0.1 and put a proxy with TLS and authentication before it',
-    });
-  }
+  const address = loopbackAddress(options.address ?? '127.0.0.1');
   options.signal?.throwIfAborted();
   const closing = new AbortController();
   const content = makeContent(
@@ -72,7 +64,6 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
     },
   };
   const server = makeServer(options);
-  server.setTimeout(QUIET_MS);
   server.on('request', (request, response) => {
     void handle(request, response, { options, context, gate, closing: closing.signal });
   });
@@ -93,47 +84,13 @@ export async function serveRegistry(options: ServeOptions): Promise<ServedRegist
   };
   const onAbort = (): void => void close();
   options.signal?.addEventListener('abort', onAbort, { once: true });
-  const host =
-    bound.family === 'IPv6' ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`;
+  const host = hostOf(bound.address, bound.port);
   const url = `${options.tls === undefined ? 'http' : 'https'}://${host}`;
   return { address: bound.address, port: bound.port, host, url, close, [Symbol.asyncDispose]: close };
 }
 
 function mayDelete(options: ServeOptions): boolean {
   return options.writable === true && options.deletable !== false;
-}
-
-function makeServer(options: ServeOptions): Server {
-  const limits = { requestTimeout: 0, headersTimeout: 30_000, keepAliveTimeout: 60_000 };
-  if (options.tls === undefined) return createServer(limits);
-  try {
-    // Node takes an empty one for none, and listens without.
-    if (options.tls.cert.trim() === '' || options.tls.key.trim() === '')
-      throw new Error('one of them is empty');
-    return createTlsServer({ ...limits, ...options.tls, minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] });
-  } catch (cause) {
-    throw ociError('REGISTRY_SERVE_FAILED', 'the certificate and the key cannot be used together', {
-      hint: 'give a certificate and its own key without a passphrase, both as PEM',
-      cause,
-    });
-  }
-}
-
-function listen(server: Server, address: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
-      const busy = cause.code === 'EADDRINUSE';
-      const hint = busy ? 'choose another port with --port, or 0 for any' : 'choose another address or port';
-      reject(
-        ociError(
-          'REGISTRY_SERVE_FAILED',
-          `cannot listen on ${address}:${port}: ${cause.code ?? cause.message}`,
-          { hint, cause },
-        ),
-      );
-    });
-    server.listen(port, address, () => resolve());
-  });
 }
 
 interface Handling {

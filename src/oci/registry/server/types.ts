@@ -18,10 +18,24 @@ export interface ServeOptions {
   readonly auth?: ServeAuth;
   /** Further names (without port) by which this server may be addressed; loopback names always are. */
   readonly hostNames?: readonly string[];
+  /** How long and how many; those that are not given suit everyone. */
+  readonly limits?: Partial<ServeLimits>;
   /** Closes the server when aborted. */
   readonly signal?: AbortSignal;
   /** Called once a request has been answered. */
   readonly onRequest?: (request: ServedRequest) => void;
+}
+
+/** What one client can take of a server. */
+export interface ServeLimits {
+  /** Milliseconds for the headers of a request, and for a TLS handshake; default 30,000. */
+  readonly headersMs: number;
+  /** Milliseconds without a byte in either direction; default 120,000. */
+  readonly quietMs: number;
+  /** Milliseconds for a whole request, its body included; default a day. */
+  readonly requestMs: number;
+  /** Open connections; default 512. */
+  readonly connections: number;
 }
 
 export interface ServeAuth {
