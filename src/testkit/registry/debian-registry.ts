@@ -14,15 +14,18 @@ export interface RunningRegistry extends AsyncDisposable {
   readonly host: string;
 }
 
-/** Starts Debian's docker-registry in a folder of its own; deletion is on. */
-export async function debianRegistry(auth: RegistryAuth): Promise<RunningRegistry> {
+/** Starts Debian's docker-registry in a folder of its own; deletion is on. With paths of a certificate it speaks https. */
+export async function debianRegistry(
+  auth: RegistryAuth,
+  tls?: { readonly certificate: string; readonly key: string },
+): Promise<RunningRegistry> {
   const directory = await mkdtemp(join(tmpdir(), 'docker-registry-'));
   const config = {
     version: '0.1',
     log: { level: 'info', accesslog: { disabled: true } },
     storage: { filesystem: { rootdirectory: join(directory, 'data') }, delete: { enabled: true } },
     // It takes a free port and says which.
-    http: { addr: '127.0.0.1:0' },
+    http: { addr: '127.0.0.1:0', ...(tls === undefined ? {} : { tls }) },
     ...(await authConfig(auth, directory)),
   };
   // JSON is YAML.
@@ -55,7 +58,7 @@ async function listening(child: ChildProcess, log: string): Promise<string> {
   for (;;) {
     const hasEnded = failure !== undefined || child.exitCode !== null || child.signalCode !== null;
     const said = await readFile(log, 'utf8');
-    const [, host] = /msg="listening on (127\.0\.0\.1:\d+)"/.exec(said) ?? [];
+    const [, host] = /msg="listening on (127\.0\.0\.1:\d+)(?:, tls)?"/.exec(said) ?? [];
     if (host !== undefined) return host;
     if (hasEnded) throw new Error(`docker-registry did not start: ${said}`, { cause: failure });
     await delay(20);

@@ -112,7 +112,17 @@ describe('a fault below HTTP becomes', () => {
   it.each<[HttpFailureKind, string | undefined, string, RegExp]>([
     ['tls', 'EPROTO', 'REGISTRY_TLS', /speaks no TLS/],
     ['tls', 'ERR_SSL_WRONG_VERSION_NUMBER', 'REGISTRY_TLS', /speaks no TLS/],
-    ['tls', 'CERT_HAS_EXPIRED', 'REGISTRY_TLS', /name its authority/],
+    [
+      'tls',
+      'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+      'REGISTRY_TLS',
+      /^name its authority .*hosts: \{HOST: \{ca: FILE/,
+    ],
+    ['tls', 'DEPTH_ZERO_SELF_SIGNED_CERT', 'REGISTRY_TLS', /signed its certificate itself.*ca: FILE/],
+    ['tls', 'CERT_HAS_EXPIRED', 'REGISTRY_TLS', /a new certificate/],
+    ['tls', 'CERT_NOT_YET_VALID', 'REGISTRY_TLS', /the clock/],
+    ['tls', 'ERR_TLS_CERT_ALTNAME_INVALID', 'REGISTRY_TLS', /a name that its certificate is for/],
+    ['tls', undefined, 'REGISTRY_TLS', /^name its authority/],
     ['address', undefined, 'REGISTRY_ADDRESS_REFUSED', /closer than its own/],
     ['too-large', undefined, 'REGISTRY_ANSWER_TOO_LARGE', /ask who runs/],
     ['protocol', undefined, 'REGISTRY_ANSWER_INVALID', /address and port/],

@@ -116,6 +116,17 @@ export function isRateLimit(refusal: Refusal): boolean {
   return refusal.codes.includes('TOOMANYREQUESTS') || /^\s*toomanyrequests\b/i.test(refusal.text);
 }
 
+const NAME_AUTHORITY =
+  'name its authority in the configuration (hosts: {HOST: {ca: FILE}}) or in /etc/containers/certs.d/HOST/ca.crt';
+/** Where naming an authority is not the whole of it; Node's and OpenSSL's codes. */
+const TLS_HINTS: Readonly<Record<string, string>> = {
+  DEPTH_ZERO_SELF_SIGNED_CERT: `it has signed its certificate itself: if you know it to be the right one, ${NAME_AUTHORITY}`,
+  CERT_HAS_EXPIRED:
+    'ask who runs the registry for a new certificate, and see that the clock of this host is right',
+  CERT_NOT_YET_VALID: 'see that the clock of this host is right, or ask who runs the registry',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'ask for it by a name that its certificate is for',
+};
+
 /** What went wrong below HTTP as an error with a code and a next step. */
 export function failureError(error: unknown, subject: string): unknown {
   if (!isHttpFailure(error)) return error;
@@ -132,10 +143,7 @@ function describe(error: HttpFailure): readonly [Parameters<typeof ociError>[0],
           'REGISTRY_TLS',
           'it speaks no TLS there; if plain http is meant, mark the registry insecure in the configuration',
         ];
-      return [
-        'REGISTRY_TLS',
-        'name its authority in the configuration (hosts: {HOST: {ca: FILE}}) or in /etc/containers/certs.d/HOST/ca.crt',
-      ];
+      return ['REGISTRY_TLS', TLS_HINTS[error.code ?? ''] ?? NAME_AUTHORITY];
     case 'address':
       return [
         'REGISTRY_ADDRESS_REFUSED',
