@@ -3,8 +3,6 @@ import type { Descriptor, Digest, Platform } from '../types.ts';
 import { attempt } from './attempt.ts';
 
 const MAX_DEPTH = 8;
-/** Parsed in place of what is not there: it is no document. */
-const NOTHING = new Uint8Array(0);
 
 /** Reads small blobs; undefined where one is not there. */
 export type ReadSmall = (digest: Digest) => Promise<Uint8Array | undefined>;
@@ -62,7 +60,8 @@ export async function reach(
         reached.blobs.add(child.digest);
         if (!(await has(child.digest))) reached.missing.set(child.digest, digest);
       }
-      const diffIds = await diffIdsOf(parsed.config.digest, parsed.layers.length, read);
+      const config = await configOrUndefined(parsed.config.digest, parsed.layers.length, read);
+      const diffIds = config?.diffIds ?? [];
       for (const diffId of diffIds) reached.diffIds.add(diffId);
       const layers = parsed.layers.flatMap((layer, index) => {
         const diffId = diffIds[index];
@@ -79,12 +78,17 @@ async function parseOrUndefined(
   read: ReadSmall,
 ): Promise<ReturnType<typeof parseManifestOrIndex> | undefined> {
   const bytes = await read(digest);
-  return attempt(() => parseManifestOrIndex(bytes ?? NOTHING, undefined));
+  return bytes === undefined ? undefined : attempt(() => parseManifestOrIndex(bytes, undefined));
 }
 
-async function diffIdsOf(config: Digest, layers: number, read: ReadSmall): Promise<readonly Digest[]> {
-  const bytes = await read(config);
-  return attempt(() => parseImageConfig(bytes ?? NOTHING, layers).diffIds) ?? [];
+/** undefined where it is not there, or is no config of an image with so many layers. */
+async function configOrUndefined(
+  digest: Digest,
+  layers: number,
+  read: ReadSmall,
+): Promise<ReturnType<typeof parseImageConfig> | undefined> {
+  const bytes = await read(digest);
+  return bytes === undefined ? undefined : attempt(() => parseImageConfig(bytes, layers));
 }
 
 /** Sizes and platforms of one named image, for lists. */
@@ -106,9 +110,8 @@ export async function describe(
       const bytes = await sizeOf(child.digest);
       if (bytes !== undefined) seen.set(child.digest, bytes);
     }
-    const bytes = await read(parsed.config.digest);
     // An artifact that is no image has no platform.
-    const config = attempt(() => parseImageConfig(bytes ?? NOTHING, parsed.layers.length));
+    const config = await configOrUndefined(parsed.config.digest, parsed.layers.length, read);
     if (config !== undefined) platforms.push(config.platform);
   };
   await visit(descriptor.digest, 0);
