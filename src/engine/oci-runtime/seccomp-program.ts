@@ -80,7 +80,7 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
     const script = `
       mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/root || exit 1
       chown ${containerRoot.uid}:${containerRoot.gid} /sys/fs/cgroup/root
-      "$1" --root "$2/state" --cgroup-manager=disabled create --bundle "$2" compile >/dev/null || exit 1
+      "$1" --root "$2/state" --cgroup-manager=disabled create --bundle "$2" compile >/dev/null 2>&1 || exit 1
       cp "$2/state/compile/seccomp.bpf" "$2/seccomp.bpf"
       "$1" --root "$2/state" --cgroup-manager=disabled delete --force compile`;
     await runProcess(
@@ -95,16 +95,16 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
     // A program of cBPF instructions, 8 bytes each; anything else is not kept.
     if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) {
       const program = readFileSync(made);
-      keep(asSearchTree(program) ?? program, kept);
+      keep(asSearchTree(program) ?? program, { work, kept });
     }
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
 }
 
-/** Scratch and store may be different file systems; the name appears when the content is whole. */
-function keep(program: Uint8Array, kept: string): void {
-  const fresh = `${kept}.${process.pid}`;
+/** The name appears when the content is whole, and `work` is this process's alone, whatever its id is elsewhere. */
+function keep(program: Uint8Array, { work, kept }: { readonly work: string; readonly kept: string }): void {
+  const fresh = join(work, 'kept');
   writeFileSync(fresh, program, { mode: 0o600 });
   renameSync(fresh, kept);
 }

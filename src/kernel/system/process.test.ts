@@ -1,4 +1,7 @@
-import { expect, it } from 'vitest';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runProcess } from './process.ts';
 
 it('a helper gets nothing of our environment but what it needs', async () => {
@@ -10,4 +13,40 @@ it('a helper gets nothing of our environment but what it needs', async () => {
   } finally {
     delete process.env.SOMEBODYS_TOKEN;
   }
+});
+
+describe('a program that leaves another one behind, with its output open', () => {
+  const leaving = ['-c', 'sleep 600 & echo $! >"$1"', 'sh'];
+  let directory: string;
+  let left: string;
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'skycap-process-'));
+    left = join(directory, 'pid');
+  });
+  afterEach(async () => {
+    process.kill(Number(await readFile(left, 'utf8')), 'SIGKILL');
+    await rm(directory, { recursive: true });
+  });
+  const written = () => expect.poll(() => readFile(left, 'utf8').catch(() => '')).toMatch(/\d\n/);
+
+  it('is not waited for after its time', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    try {
+      const running = runProcess('sh', [...leaving, left], { timeoutMs: 20_000 });
+      await written();
+      vi.advanceTimersByTime(20_000);
+      expect((await running).stderr.toString()).toBe('');
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('is not waited for after a cancel', async () => {
+    const controller = new AbortController();
+    const running = runProcess('sh', [...leaving, left], { signal: controller.signal });
+    running.catch(() => {});
+    await written();
+    controller.abort(new Error('cancelled'));
+    await expect(running).rejects.toThrow('cancelled');
+  });
 });

@@ -10,6 +10,7 @@ export interface ProcessOptions {
   readonly cwd?: string;
   /** Kills the program when aborted. */
   readonly signal?: AbortSignal;
+  /** After this it is killed; a program that it has left behind, with its output open, is not waited for. */
   readonly timeoutMs?: number;
 }
 
@@ -36,17 +37,26 @@ export function runProcess(
     stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     env: { ...(options.env ?? helperEnvironment()) },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
-    ...(options.timeoutMs === undefined ? {} : { timeout: options.timeoutMs, killSignal: 'SIGKILL' }),
   });
   const out: Buffer[] = [];
   const err: Buffer[] = [];
   child.stdout?.on('data', (chunk: Buffer) => out.push(chunk));
   child.stderr?.on('data', (chunk: Buffer) => err.push(chunk));
-  const onAbort = (): void => void child.kill('SIGKILL');
-  options.signal?.addEventListener('abort', onAbort, { once: true });
-  child.on('error', (cause: NodeJS.ErrnoException) => reject(spawnError(command, cause)));
+  const stop = (): void => {
+    child.kill('SIGKILL');
+    // Whoever it has started may have these open for long.
+    child.stdout?.destroy();
+    child.stderr?.destroy();
+  };
+  const timer = options.timeoutMs === undefined ? undefined : setTimeout(stop, options.timeoutMs);
+  options.signal?.addEventListener('abort', stop, { once: true });
+  child.on('error', (cause: NodeJS.ErrnoException) => {
+    clearTimeout(timer);
+    reject(spawnError(command, cause));
+  });
   child.on('close', (code, signal) => {
-    options.signal?.removeEventListener('abort', onAbort);
+    clearTimeout(timer);
+    options.signal?.removeEventListener('abort', stop);
     if (options.signal?.aborted === true) {
       reject(options.signal.reason);
       return;
