@@ -131,14 +131,20 @@ describe.each(enginesToTest('oci-runtime', 'docker'))('confinement on %s', (engi
 
   it('S13 ends the whole group of a step that ended, ran out of time or was cancelled', async () => {
     const running = world.start(['invoke', '--action', 'groups', '--progress', 'json'], { cwd });
-    // The step after those that left children.
-    await running.said('"looking');
-    expect(processesWith(`${token}-left`)).toEqual([]);
-    // It is said when the child was made, which may not have become its program yet.
-    await expect.poll(() => processesWith(`${token}-twin`)).not.toEqual([]);
-    running.process.kill('SIGINT');
-    expectCode(await running.ended, 130);
-    expect(processesWith(token)).toEqual([]);
+    try {
+      // The step after those that left children, and whether one of these went on after its step had ended.
+      const said = (when: string) => running.said(`looking ${when}`).then(() => when);
+      const all = ['in time', 'too late'].map((when) => said(when).catch(() => 'never'));
+      expect(await Promise.race(all)).toBe('in time');
+      expect(processesWith(`${token}-left`)).toEqual([]);
+      // It is said when the child was made, which may not have become its program yet.
+      await expect.poll(() => processesWith(`${token}-twin`)).not.toEqual([]);
+      running.process.kill('SIGINT');
+      expectCode(await running.ended, 130);
+      expect(processesWith(token)).toEqual([]);
+    } finally {
+      running.process.kill('SIGKILL');
+    }
   });
 
   it('S16 refuses volumes over the folders of Skycap and of the image, by whatever name', async () => {
@@ -375,8 +381,18 @@ const trapOutputs = [
 ];
 
 /** Left by a step that ends: detached twice, and deaf to TERM. */
-const leaveChildren = `setsid sh -c 'trap "" TERM HUP; setsid sh -c "sleep 300; true" ${token}-left & sleep 300; true' ${token}-left &
-while ! ps | grep -q '[s]leep 300'; do :; done`;
+const leaveChildren = `cat >left.sh <<'END'
+trap "" TERM HUP
+if [ "$3" = first ]; then setsid sh left.sh "$1" "$2" second & fi
+echo >"/tmp/$3"
+while kill -0 "$2" 2>/dev/null; do sleep 0.1; done
+i=0; while [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done
+echo >survived
+echo looking too late
+END
+rm -f /tmp/first /tmp/second
+setsid sh left.sh ${token}-left $$ first &
+while [ ! -e /tmp/first ] || [ ! -e /tmp/second ]; do :; done`;
 
 function step(id: string, run: string, name = 'plain'): Record<string, unknown> {
   return { id, description: id, invoke: { name, action: { run } } };
@@ -461,7 +477,12 @@ echo "by a setuid program: $(/cnab/app/busybox id -u)"`,
         timeout: '1s',
         invoke: { name: 'plain', action: { run: `${leaveChildren}\nsleep 300` }, ...ignore },
       },
-      step('looks', `sh -c 'sleep 300; true' ${token}-twin &\necho looking\nwait`),
+      step(
+        'looks',
+        `sh -c 'sleep 300; true' ${token}-twin &
+if [ -e survived ]; then echo looking too late; else echo looking in time; fi
+wait`,
+      ),
     ],
     covers: [step('covers', 'cat /etc/passwd', 'linked')],
     leaves: [
