@@ -75,7 +75,7 @@ async function setAside(path: string): Promise<void> {
   await rename(path, aside).catch(absent);
 }
 
-function absent(error: { readonly code?: unknown }): undefined {
+function absent(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT' && error.code !== 'ELOOP') throw error;
 }
 
