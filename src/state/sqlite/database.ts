@@ -19,6 +19,8 @@ const IOERR = 10;
 const CORRUPT = 11;
 const FULL = 13;
 const CANTOPEN = 14;
+// Of WAL only: others were first at beginning a transaction, again and again.
+const PROTOCOL = 15;
 const TOOBIG = 18;
 const NOTADB = 26;
 
@@ -36,7 +38,7 @@ export function sqliteCode(error: unknown): number | undefined {
 
 export function isBusy(error: unknown): boolean {
   const code = sqliteCode(error);
-  return code === BUSY || code === LOCKED;
+  return code === BUSY || code === LOCKED || code === PROTOCOL;
 }
 
 /**
@@ -189,7 +191,7 @@ export function asStateError(error: unknown, path: string): unknown {
   if (code === undefined) return error;
   const extras = { details: { path, sqlite: (error as Error).message }, cause: error };
   if (code === FULL || (code === IOERR && nothingFree(path))) return diskFull(path, error);
-  if (code === BUSY || code === LOCKED) {
+  if (isBusy(error)) {
     return stateError(
       'STATE_BUSY',
       `the state database ${path} was busy for ${BUSY_LIMIT_MS / 1000} seconds`,
