@@ -1,7 +1,8 @@
 import { readFile, stat, statfs } from 'node:fs/promises';
 import { runProcess } from '../../kernel/system/index.ts';
 import type { TarEntry } from './entry.ts';
-import { hasGnuTar, tarEnvironment } from './gnu-tar.ts';
+import { hasGnuTar } from './gnu-tar.ts';
+import { tarEnvironment } from './tar-process.ts';
 import { encodeEntry, endOfArchive } from './writer.ts';
 
 /** linux/posix_acl_xattr.h: a version, and entries of tag, rights and id. */

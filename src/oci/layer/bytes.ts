@@ -46,6 +46,18 @@ export class ByteSource {
     return view;
   }
 
+  /** `length` bytes that follow the next `ahead` ones, not taken; undefined where they are not all at hand. */
+  peek(ahead: number, length: number): Buffer | undefined {
+    const start = this.#at + ahead;
+    if (start + length > this.#chunk.length) return undefined;
+    return this.#chunk.subarray(start, start + length);
+  }
+
+  /** Passes over bytes that a `peek` has shown to be at hand. */
+  pass(length: number): void {
+    this.#at += length;
+  }
+
   /** `length` bytes, or what is left before the end. */
   async exactly(length: number): Promise<Buffer> {
     if (this.#chunk.length - this.#at >= length) {

@@ -73,8 +73,12 @@ export class LayerChecker {
     return this.#count;
   }
 
-  /** @throws OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, NeedsParents */
-  async take(entry: TarEntry): Promise<readonly CheckedEntry[]> {
+  /**
+   * At once but for hard links, which may lead to the layers below.
+   *
+   * @throws OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, NeedsParents
+   */
+  take(entry: TarEntry): readonly CheckedEntry[] | Promise<readonly CheckedEntry[]> {
     const { limits } = this.#options;
     this.#count++;
     this.#checkCount();
@@ -85,7 +89,7 @@ export class LayerChecker {
     const path = this.#tree.resolveParent(clean);
     const name = path.slice(path.lastIndexOf('/') + 1);
     if (name.startsWith(WHITEOUT)) return this.#whiteout(path, name);
-    return await this.#ordinary(path, entry);
+    return this.#ordinary(path, entry);
   }
 
   /** What can be written only now: whiteouts, directories that hide what is below them, names of borrowed files. */
@@ -145,18 +149,18 @@ export class LayerChecker {
     return [];
   }
 
-  async #ordinary(path: ByteString, entry: TarEntry): Promise<readonly CheckedEntry[]> {
+  #ordinary(path: ByteString, entry: TarEntry): readonly CheckedEntry[] | Promise<readonly CheckedEntry[]> {
     const before = this.#parents(path);
     const existing = this.#tree.get(path);
     if (existing !== undefined && !isImplied(existing, entry))
       throw unsafe(`${showPath(path)} is there twice`);
-    if (entry.type === 'link') return [...before, ...(await this.#link(path, entry))];
+    if (entry.type === 'link') return this.#link(path, entry).then((linked) => [...before, ...linked]);
     if (entry.type === 'char' && entry.devMajor === 0 && entry.devMinor === 0) {
       throw unsafe(`${showPath(path)} is the character device 0:0, which overlayfs takes for a deletion`);
     }
     const checked = this.#attributes(entry, path);
     this.#remember(path, checked, existing);
-    return [...before, { entry: checked }];
+    return before.length === 0 ? [{ entry: checked }] : [...before, { entry: checked }];
   }
 
   #remember(path: ByteString, entry: TarEntry, existing: Node | undefined): void {

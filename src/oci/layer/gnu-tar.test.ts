@@ -1,15 +1,19 @@
-import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { createReadStream } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { codeFrom } from '../../testkit/coded.ts';
 import { file } from '../../testkit/layers/index.ts';
 import type { TarEntry } from './entry.ts';
-import { findGnuTar, GnuTarSink, hasGnuTar, tarEnvironment } from './gnu-tar.ts';
+import { findGnuTar, GnuTarSink, hasGnuTar } from './gnu-tar.ts';
+import { readTar } from './reader.ts';
+import { tarEnvironment } from './tar-process.ts';
 import { encodeEntry, endOfArchive, FOR_GNU_TAR, padding } from './writer.ts';
 
 // With a program in place of tar that writes down how it was called, or fails as it is told.
 const path = process.env.PATH;
+const isRoot = process.getuid?.() === 0;
 let programs: string;
 let folder: string;
 
@@ -150,6 +154,12 @@ describe('tar is given', () => {
       Buffer.alloc(300_000, 'z'),
     );
     await add(file('n'.repeat(200), { size: 0 }));
+    for (let index = 0; index < 150; index++) {
+      const body = Buffer.alloc(3001 + index, 'y');
+      const entry = file(`at once ${index}`, { size: body.length });
+      wanted.push(encodeEntry(entry, FOR_GNU_TAR), body, padding(entry.size));
+      if (!sink.putNow(entry, body)) await put(sink, entry, body);
+    }
     await sink.finish();
     const made = Buffer.from(await noted('archive'), 'latin1');
     expect(made.equals(Buffer.concat([...wanted, endOfArchive()]))).toBe(true);
@@ -177,6 +187,134 @@ describe('tar is given', () => {
     expect((await stat(join(folder, 'f'))).mode & 0o777).toBe(0o640);
     expect((await stat(join(folder, 'f'))).mtimeMs).toBe(4000);
     expect((await noted('archive')).length).toBe(1024);
+  });
+});
+
+/** What each process was given; the first has the first file. With the processes in the order in which they ended. */
+async function archives(): Promise<{ readonly all: readonly (readonly string[])[]; readonly ended: string }> {
+  const names = (await readdir(programs)).filter((name) => name.startsWith('archive.'));
+  const read = await Promise.all(
+    names.map(async (name) => {
+      const paths: string[] = [];
+      for await (const { entry } of readTar(createReadStream(join(programs, name))))
+        paths.push(entry.type === 'link' ? `${entry.path}>${entry.linkPath}` : entry.path);
+      return { paths, pid: name.replace('archive.', '') };
+    }),
+  );
+  const sorted = read.toSorted((one) => (one.paths.includes('a/f0') ? -1 : 1));
+  const ended = (await noted('ended')).trim().split('\n');
+  return {
+    all: sorted.map(({ paths }) => paths),
+    ended: ended.map((pid) => (sorted[0]?.pid === pid ? 'first' : 'second')).join(' '),
+  };
+}
+const KEEPS = 'cat > "archive.$$"; echo $$ >> ended';
+
+/** As a layer is put: at once where that can be. */
+async function give(sink: GnuTarSink, entry: TarEntry, body = ''): Promise<void> {
+  if (!sink.putNow(entry, Buffer.from(body))) await put(sink, entry, Buffer.from(body));
+}
+
+describe.runIf(isRoot && availableParallelism() > 1)('many files', () => {
+  const makeFolder = (sink: GnuTarSink, path: string): Promise<void> =>
+    give(sink, file(path, { type: 'directory', size: 0 }));
+  const fill = async (sink: GnuTarSink, path: string, end: number, start = 0): Promise<void> => {
+    for (let index = start; index < end; index++) {
+      const entry = file(`${path}/f${index}`, { size: 1 });
+      await (index % 3 === 0 ? put(sink, entry, Buffer.from('x')) : give(sink, entry, 'x'));
+    }
+  };
+
+  it('go to two processes, those of a folder to one, and all directories to both; the first ends last', async () => {
+    await tarIs(KEEPS);
+    const sink = new GnuTarSink(folder);
+    for (const name of ['a', 'b', 'c', 'd']) await makeFolder(sink, name);
+    await fill(sink, 'a', 200);
+    await makeFolder(sink, 'late');
+    await fill(sink, 'b', 50);
+    await makeFolder(sink, 'later');
+    await fill(sink, 'c', 50);
+    await fill(sink, 'd', 50);
+    await sink.finish();
+    const { all, ended } = await archives();
+    expect(ended).toBe('second first');
+    const [first = [], second = []] = all;
+    const directories = ['a/', 'b/', 'c/', 'd/', 'late/', 'later/'];
+    expect(first.filter((path) => path.endsWith('/'))).toEqual(directories);
+    expect(second.filter((path) => path.endsWith('/'))).toEqual(directories);
+    const files = (paths: readonly string[], name: string): number =>
+      paths.filter((path) => path.startsWith(`${name}/f`)).length;
+    expect(files(first, 'a')).toBe(200);
+    const counts = ['b', 'c', 'd'].map((name) => [files(first, name), files(second, name)]);
+    for (const count of counts) expect(count.toSorted((x, y) => x - y)).toEqual([0, 50]);
+    expect(new Set(counts.map(([one]) => one))).toEqual(new Set([0, 50]));
+  });
+
+  it('with further names: each goes where its file went, and those of its own name too', async () => {
+    await tarIs(KEEPS);
+    const sink = new GnuTarSink(folder);
+    const link = (path: string, linkPath: string): Promise<void> =>
+      give(sink, file(path, { type: 'link', size: 0, linkPath }));
+    for (const name of ['a', 'b']) await makeFolder(sink, name);
+    for (const start of [0, 100]) for (const name of ['a', 'b']) await fill(sink, name, start + 100, start);
+    for (const [of, on] of ['ab', 'ba'] as const) {
+      // One from before there were two, one from after.
+      await link(`${on}/early`, `${of}/f3`);
+      await link(`${on}/late`, `${of}/f190`);
+      await link(`${of}/again`, `${on}/late`);
+      await link(`${of}/once-more`, `${on}/early`);
+    }
+    await sink.finish();
+    const { all } = await archives();
+    expect(all).toHaveLength(2);
+    for (const paths of all) {
+      const seen = new Set<string>();
+      for (const path of paths) {
+        const [name = '', target] = path.split('>');
+        if (target !== undefined) expect([path, seen.has(target)]).toEqual([path, true]);
+        seen.add(name);
+      }
+    }
+    expect(all.flat().filter((path) => path.includes('>'))).toHaveLength(8);
+    expect(all.every((paths) => paths.some((path) => path.includes('>')))).toBe(true);
+  });
+
+  it('are too few for two, and a body that is larger than the room for it waits', async () => {
+    await tarIs(KEEPS);
+    const sink = new GnuTarSink(folder);
+    await fill(sink, 'a', 100);
+    await fill(sink, 'b', 100);
+    const body = Buffer.alloc(300_000);
+    expect(sink.putNow(file('b/large', { size: body.length }), body)).toBe(false);
+    await sink.finish();
+    expect((await archives()).all.map(({ length }) => length)).toEqual([200]);
+  });
+
+  it('end where one of the two fails, with what that one says, and both are ended', async () => {
+    await tarIs(
+      'if mkdir one 2>/dev/null; then echo $$ > pid; exec sleep 30; fi; cat > /dev/null; echo "no inode" >&2; exit 2',
+    );
+    const sink = new GnuTarSink(folder);
+    while ((await noted('pid').catch(() => '')) === '');
+    for (const name of ['a', 'b', 'c', 'd']) await fill(sink, name, 75);
+    expect((await failure(sink.finish())).message).toBe(
+      `a layer could not be written to ${folder}: no inode`,
+    );
+    const pid = Number(await noted('pid'));
+    process.kill(pid, 0);
+    await sink.abort();
+    expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+  });
+
+  it('that nobody wants any more end both', async () => {
+    await tarIs('echo $$ >> pids; exec sleep 30');
+    const sink = new GnuTarSink(folder);
+    await fill(sink, 'a', 201);
+    const pids = async (): Promise<readonly string[]> =>
+      (await noted('pids').catch(() => '')).trim().split('\n');
+    while ((await pids()).length < 2);
+    await sink.abort();
+    for (const pid of await pids()) expect(() => process.kill(Number(pid), 0)).toThrow('ESRCH');
   });
 });
 

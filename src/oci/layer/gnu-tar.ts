@@ -1,14 +1,11 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { kernelError } from '../../kernel/index.ts';
-import { ociError } from '../errors.ts';
-import type { TarEntry } from './entry.ts';
+import { spawn } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+import type { ByteString, TarEntry } from './entry.ts';
+import { BLOCK } from './header.ts';
 import type { LayerSink } from './sink.ts';
+import { TarProcess, tarEnvironment } from './tar-process.ts';
 import { writeAttributes } from './write-attributes.ts';
-import { encodeEntry, endOfArchive, FOR_GNU_TAR, padding } from './writer.ts';
-
-/** Pieces smaller than this are gathered: a layer of small files is mostly headers and padding. */
-const GATHER = 256 * 1024;
-const STDERR_LIMIT = 4096;
+import { encodeEntry, FOR_GNU_TAR, padding } from './writer.ts';
 
 let found: Promise<boolean> | undefined;
 
@@ -34,69 +31,55 @@ export function findGnuTar(): Promise<boolean> {
   });
 }
 
-/** A clean environment: TAR_OPTIONS and the locale change what tar does. */
-export function tarEnvironment(): Record<string, string> {
-  return { PATH: process.env.PATH ?? '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' };
-}
+/** So many files cost as much as to start a process for them. */
+const ALONE = 200;
+/** Pieces that one of two may lag behind: 2 MiB, as much as a large folder that is all for the other one. */
+const AHEAD = 8;
 
-const EXTRACT = [
-  '--extract',
-  '--file=-',
-  // Our stream has checked every name, so tar's own protections would only defer links and lose time.
-  '--absolute-names',
-  '--numeric-owner',
-  '--preserve-permissions',
-  '--delay-directory-restore',
-  '--xattrs',
-  '--xattrs-include=*',
-  '--no-acls',
-  '--no-selinux',
-  '--warning=no-timestamp',
-  '--blocking-factor=256',
-];
-
-/** One `tar --extract` fed with checked entries. As an ordinary user everything belongs to that user. */
+/**
+ * Checked entries for GNU tar: for two of it where there are many files and two processors, as the kernel makes files
+ * in different folders at once. Both get all directories, because tar gives up where another one makes a directory
+ * just before itself; the first ends last, and so sets their times when nothing is put into them any more.
+ */
 export class GnuTarSink implements LayerSink {
-  readonly #child: ChildProcess;
-  readonly #closed: Promise<number>;
   readonly #directory: string;
+  readonly #first: TarProcess;
+  /** An ordinary user could not write into what the other process has closed already. */
+  readonly #mayBeTwo = availableParallelism() > 1 && process.getuid?.() === 0;
+  #second: TarProcess | undefined;
+  #count = 0;
+  /** Of the time before the second. */
+  #directories: TarEntry[] = [];
+  /** Files that another process has than their names say: names of hard links, and what came before the second. */
+  readonly #elsewhere = new Map<ByteString, TarProcess>();
   readonly #restamped: TarEntry[] = [];
-  #stderr = '';
-  #failure: Error | undefined;
-  #gathered = Buffer.allocUnsafe(GATHER);
-  #used = 0;
-  #written: Promise<void> = Promise.resolve();
+  /** For one after the other: what is written is copied. */
+  readonly #header = Buffer.allocUnsafe(BLOCK);
 
   constructor(directory: string) {
     this.#directory = directory;
-    const owner = process.getuid?.() === 0 ? '--same-owner' : '--no-same-owner';
-    const child = spawn('tar', [...EXTRACT, owner, '-C', directory], {
-      stdio: ['pipe', 'ignore', 'pipe'],
-      env: tarEnvironment(),
-      // In a group of its own: Ctrl-C in a terminal would reach tar first, and its end would be the error.
-      detached: true,
-    });
-    this.#child = child;
-    child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
-      this.#stderr = (this.#stderr + chunk).slice(0, STDERR_LIMIT);
-    });
-    // What went wrong is told by the exit status; EPIPE only says that there is one.
-    child.stdin.on('error', () => {});
-    this.#closed = new Promise((resolve) => {
-      child.on('error', (error) => {
-        this.#failure = error;
-        resolve(-1);
-      });
-      child.on('close', (code) => resolve(code ?? -1));
-    });
+    this.#first = new TarProcess(directory);
   }
 
   async put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
     const stored = onDisk(entry);
-    await this.#write(encodeEntry(stored, FOR_GNU_TAR));
+    if (stored.type === 'directory') return await this.#putDirectory(stored);
+    if (this.#count === ALONE && this.#mayBeTwo) await this.#startSecond();
+    const tar = this.#tarFor(stored);
+    await tar.write(encodeEntry(stored, FOR_GNU_TAR));
     if (stored.size === 0) return;
-    for (let part = await next(); part !== undefined; part = await next()) await this.#write(part);
-    await this.#write(padding(stored.size));
+    for (let part = await next(); part !== undefined; part = await next()) await tar.write(part);
+    await tar.write(padding(stored.size));
+  }
+
+  putNow(entry: TarEntry, body: Buffer): boolean {
+    const { type } = entry;
+    if (type === 'directory' || type === 'link' || this.#count === ALONE) return false;
+    const tar = this.#tarOf(entry.path);
+    if (!tar.writeNow(encodeEntry(entry, FOR_GNU_TAR, this.#header), body)) return false;
+    this.#count++;
+    this.#note(entry.path, tar);
+    return true;
   }
 
   /** tar gives a hard link's file no attributes but its first, so these are written when tar is done. */
@@ -105,68 +88,57 @@ export class GnuTarSink implements LayerSink {
   }
 
   async finish(): Promise<void> {
-    await this.#write(endOfArchive());
-    await this.#flush();
-    this.#child.stdin?.end();
-    const code = await this.#closed;
-    if (code !== 0) throw this.#error(code);
+    await this.#second?.end();
+    await this.#first.end();
     for (const entry of this.#restamped) await writeAttributes(this.#directory, entry);
   }
 
   async abort(): Promise<void> {
-    this.#child.kill('SIGKILL');
-    await this.#closed;
+    await Promise.all([this.#first.kill(), this.#second?.kill()]);
   }
 
-  async #write(part: Buffer): Promise<void> {
-    if (part.length > GATHER / 4) {
-      await this.#flush();
-      await this.#send(part);
-      return;
-    }
-    if (this.#used + part.length > GATHER) await this.#flush();
-    part.copy(this.#gathered, this.#used);
-    this.#used += part.length;
+  async #putDirectory(entry: TarEntry): Promise<void> {
+    const header = encodeEntry(entry, FOR_GNU_TAR);
+    await this.#first.write(header);
+    if (this.#second !== undefined) await this.#second.write(header);
+    else if (this.#mayBeTwo) this.#directories.push(entry);
   }
 
-  async #flush(): Promise<void> {
-    if (this.#used === 0) return;
-    const part = this.#gathered.subarray(0, this.#used);
-    this.#gathered = Buffer.allocUnsafe(GATHER);
-    this.#used = 0;
-    await this.#send(part);
+  async #startSecond(): Promise<void> {
+    this.#second = new TarProcess(this.#directory);
+    this.#first.ahead = AHEAD;
+    this.#second.ahead = AHEAD;
+    for (const entry of this.#directories) await this.#second.write(encodeEntry(entry, FOR_GNU_TAR));
+    this.#directories = [];
   }
 
-  async #send(part: Buffer): Promise<void> {
-    const stdin = this.#child.stdin;
-    if (stdin === null || stdin.destroyed || stdin.errored !== null) throw this.#error(await this.#closed);
-    const before = this.#written;
-    this.#written = new Promise((resolve) => {
-      stdin.write(part, () => resolve());
-    });
-    // One piece ahead, so that tar has work while the next is made. A tar that ends lets go of what was not written.
-    await before;
+  #tarFor({ path, type, linkPath }: TarEntry): TarProcess {
+    this.#count++;
+    // A hard link goes where its file went.
+    const tar = this.#tarOf(type === 'link' ? linkPath : path);
+    this.#note(path, tar);
+    return tar;
   }
 
-  #error(code: number): Error {
-    if (this.#failure !== undefined) {
-      return kernelError('PROGRAM_MISSING', 'tar cannot be started', {
-        hint: 'install GNU tar',
-        cause: this.#failure,
-      });
-    }
-    // A write that fits in part ends in "Wrote only 4096 of 10240 bytes".
-    if (/No space left on device|Disk quota exceeded|Wrote only/.test(this.#stderr)) {
-      return kernelError('DISK_FULL', `no space left while unpacking a layer into ${this.#directory}`, {
-        hint: 'free some space there and run the same command again; what was complete is kept',
-      });
-    }
-    const said = this.#stderr.split('\n').find((line) => line !== '') ?? `exit status ${code}`;
-    return ociError('OCI_LAYER_WRITE', `a layer could not be written to ${this.#directory}: ${said}`, {
-      hint: 'look at the message of tar; the file system may lack device files or extended attributes',
-      details: { exitCode: code, stderr: this.#stderr },
-    });
+  #tarOf(path: ByteString): TarProcess {
+    return this.#elsewhere.get(path) ?? ((this.#isSecond(path) && this.#second) || this.#first);
   }
+
+  #note(path: ByteString, tar: TarProcess): void {
+    if (this.#isSecond(path) !== (tar === this.#second)) this.#elsewhere.set(path, tar);
+  }
+
+  /** All files of a folder go to one process: two of them would wait for each other there. */
+  #isSecond(path: ByteString): boolean {
+    return this.#mayBeTwo && isOdd(path, path.lastIndexOf('/'));
+  }
+}
+
+/** Half of all folders, by their names. */
+function isOdd(text: string, length: number): boolean {
+  let hash = 0;
+  for (let at = 0; at < length; at++) hash = (hash * 31 + text.charCodeAt(at)) | 0;
+  return ((hash ^ (hash >> 15)) & 1) === 1;
 }
 
 function onDisk(entry: TarEntry): TarEntry {

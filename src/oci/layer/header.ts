@@ -24,6 +24,7 @@ export function isZeroBlock(block: Buffer): boolean {
 }
 
 function text(block: Buffer, start: number, length: number): string {
+  if (block[start] === 0) return '';
   const end = block.indexOf(0, start);
   return block.toString('latin1', start, end === -1 || end > start + length ? start + length : end);
 }
@@ -77,7 +78,7 @@ function sumOf(block: Buffer): number {
 
 export function decodeHeader(block: Buffer): RawHeader {
   if (!checkSum(block)) throw invalid('a header has a wrong checksum');
-  const magic = block.toString('latin1', 257, 265);
+  const magic = block[257] === 0 ? '' : block.toString('latin1', 257, 265);
   // Whatever its version says, as GNU tar and Docker read it: else they would see another name than we do.
   const ustar = magic.startsWith('ustar\0');
   const gnu = magic === 'ustar  \0';
@@ -91,7 +92,7 @@ export function decodeHeader(block: Buffer): RawHeader {
     gid: number(block, 116, 8),
     size: number(block, 124, 12),
     mtime: { seconds: number(block, 136, 12), nanos: 0 },
-    typeFlag: block.toString('latin1', 156, 157),
+    typeFlag: String.fromCharCode(block[156] as number),
     linkName: text(block, 157, 100),
     devMajor: devices ? number(block, 329, 8) : 0,
     devMinor: devices ? number(block, 337, 8) : 0,
@@ -154,8 +155,8 @@ function wide(block: Buffer, start: number, value: number): void {
 }
 
 /** Deterministic: ustar magic, numeric owners only, all unused bytes zero. */
-export function encodeHeader(fields: HeaderFields): Buffer {
-  const block = Buffer.allocUnsafe(BLOCK).fill(0);
+export function encodeHeader(fields: HeaderFields, block: Buffer = Buffer.allocUnsafe(BLOCK)): Buffer {
+  block.fill(0);
   block.write(fields.name, 0, 'latin1');
   octal(block, 100, { length: 8, value: fields.mode });
   wide(block, 108, fields.uid);

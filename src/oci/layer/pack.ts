@@ -7,8 +7,8 @@ import { ociError } from '../errors.ts';
 import { blockGzip } from './block-gzip.ts';
 import type { Compression } from './compression.ts';
 import { type TarEntry, toBytes } from './entry.ts';
-import { tarEnvironment } from './gnu-tar.ts';
 import { readTar } from './reader.ts';
+import { tarEnvironment } from './tar-process.ts';
 import { encodeEntry, endOfArchive, padding } from './writer.ts';
 
 export interface PackOptions {

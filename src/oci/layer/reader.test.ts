@@ -250,6 +250,48 @@ describe('an entry', () => {
   });
 });
 
+describe('what is at hand is read at once', () => {
+  const inOne = async (...parts: readonly Buffer[]): Promise<readonly string[]> => {
+    const found: string[] = [];
+    for await (const { entry, body } of readTar(inPieces(Buffer.concat(parts), 1 << 20))) {
+      const bytes: Buffer[] = [];
+      if (entry.path !== 'skipped') for await (const part of body) bytes.push(Buffer.from(part));
+      found.push(`${entry.path}:${Buffer.concat(bytes).toString('latin1')}`);
+    }
+    return found;
+  };
+
+  it('past what fills the last block, whatever stands there', async () => {
+    const filled = tarFile({ path: 'skipped', content: 'x' });
+    filled.fill('0', 513);
+    expect(await inOne(filled, f, endOfArchive())).toEqual(['skipped:', 'f:hello']);
+  });
+
+  it('after a sparse file of which nothing was read', async () => {
+    const sparse = Buffer.concat([
+      pax('GNU.sparse.map=0,5', 'GNU.sparse.numblocks=1', 'GNU.sparse.size=9', 'path=skipped'),
+      f,
+    ]);
+    const again = tarFile({ path: 'g', content: 'hello' });
+    expect(await inOne(sparse, again, endOfArchive())).toEqual(['skipped:', 'g:hello']);
+  });
+
+  it('but not a body of which a part is missing, nor a sparse one', async () => {
+    const reader = new TarReader(inPieces(Buffer.concat([f, f, endOfArchive()]), 512 + 3));
+    await reader.next();
+    expect(reader.peekBody()).toBeUndefined();
+    const whole = new TarReader(inPieces(Buffer.concat([f, endOfArchive()]), 4096));
+    await whole.next();
+    expect(whole.peekBody()?.toString()).toBe('hello');
+    expect((await whole.some())?.toString()).toBe('hello');
+    expect(whole.peekBody()?.length).toBe(0);
+    const map = pax('GNU.sparse.map=0,5', 'GNU.sparse.numblocks=1', 'GNU.sparse.size=9');
+    const sparse = new TarReader(inPieces(Buffer.concat([map, f, endOfArchive()]), 4096));
+    await sparse.next();
+    expect(sparse.peekBody()).toBeUndefined();
+  });
+});
+
 describe('a sparse file', () => {
   const size = 'GNU.sparse.size';
   const inRecord = (map: string, count: string, total: string, data: string): Buffer =>

@@ -16,12 +16,18 @@ const TYPES: Readonly<Record<string, EntryType>> = {
   '6': 'fifo',
 };
 const XATTR = 'SCHILY.xattr.';
+/** Of a header: its type, from `0` for a file to `6` for a FIFO. */
+const TYPE_FLAG = 156;
+const FILE_FLAG = 48;
+const LAST_FLAG = 54;
 
 interface Meta {
   pax: PaxRecords | undefined;
   longName: string | undefined;
   longLink: string | undefined;
 }
+
+const NO_META: Meta = { pax: undefined, longName: undefined, longLink: undefined };
 
 export interface StoredBody {
   /** Offset of its first byte. */
@@ -49,6 +55,22 @@ export class TarReader {
   constructor(source: AsyncIterable<Uint8Array>, limits: LayerLimits = DEFAULT_LIMITS) {
     this.#source = new ByteSource(source);
     this.#limits = limits;
+  }
+
+  /**
+   * The next entry where all of what leads to it is at hand, and it is an ordinary one; else undefined, and `next` has
+   * it. To wait for each of many small files would take as long as to read them.
+   *
+   * @throws OCI_LAYER_INVALID, OCI_LAYER_LIMIT
+   */
+  nextNow(): TarEntry | undefined {
+    if (this.#ended) return undefined;
+    const ahead = this.#bodyLeft + this.#padding;
+    const block = this.#source.peek(ahead, BLOCK);
+    if (block === undefined || !isPlainEntry(block)) return undefined;
+    this.#source.pass(ahead + BLOCK);
+    this.#sparse = undefined;
+    return this.#plainEntry(decodeHeader(block), NO_META);
   }
 
   /** @throws OCI_LAYER_INVALID, OCI_LAYER_LIMIT */
@@ -87,6 +109,11 @@ export class TarReader {
   /** Next part of the body, good until the next call; undefined at its end. The fast way around `body()`. */
   async some(): Promise<Buffer | undefined> {
     return await this.#some(this.#bodyLeft);
+  }
+
+  /** All that is left of the body, not taken; undefined where it is not at hand. */
+  peekBody(): Buffer | undefined {
+    return this.#sparse === undefined ? this.#source.peek(0, this.#bodyLeft) : undefined;
   }
 
   get isSparse(): boolean {
@@ -172,6 +199,15 @@ export class TarReader {
   }
 
   async #entry(raw: RawHeader, meta: Meta): Promise<TarEntry> {
+    const entry = this.#plainEntry(raw, meta);
+    const sparse = await this.#sparseMap(meta.pax, entry.type);
+    if (sparse === undefined) return entry;
+    this.#sparse = sparse;
+    return { ...entry, path: sparse.name ?? entry.path, size: sparse.size };
+  }
+
+  /** With its body as it is stored. */
+  #plainEntry(raw: RawHeader, meta: Meta): TarEntry {
     const pax = meta.pax;
     const name = paxText(pax, 'path') ?? meta.longName ?? raw.name;
     const type = entryType(raw.typeFlag, name);
@@ -180,17 +216,15 @@ export class TarReader {
     if (stored > this.#limits.maxBytes) throw overLimit(`a file of ${stored} bytes`);
     this.#bodyLeft = stored;
     this.#padding = pad(stored);
-    const sparse = await this.#sparseMap(pax, type);
-    this.#sparse = sparse;
     const mtime = paxText(pax, 'mtime');
     const xattrs = collectXattrs(pax);
     return {
-      path: sparse?.name ?? name,
+      path: name,
       type,
       mode: raw.mode & 0o7777,
       uid: paxNumber(pax, 'uid') ?? raw.uid,
       gid: paxNumber(pax, 'gid') ?? raw.gid,
-      size: sparse?.size ?? stored,
+      size: stored,
       mtime: mtime === undefined ? raw.mtime : parsePaxTime(mtime),
       linkPath:
         type === 'symlink' || type === 'link'
@@ -219,6 +253,12 @@ export class TarReader {
       },
     });
   }
+}
+
+/** Neither a metadata record nor the end. */
+function isPlainEntry(block: Buffer): boolean {
+  const flag = block[TYPE_FLAG] as number;
+  return block[0] !== 0 && flag >= FILE_FLAG && flag <= LAST_FLAG;
 }
 
 export function pad(size: number): number {
@@ -265,7 +305,9 @@ export async function* readTar(
 ): AsyncGenerator<{ readonly entry: TarEntry; readonly body: AsyncIterable<Buffer> }> {
   const reader = new TarReader(source, limits);
   try {
-    for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
+    for (;;) {
+      const entry = reader.nextNow() ?? (await reader.next());
+      if (entry === undefined) return;
       yield { entry, body: reader.body() };
     }
   } finally {

@@ -84,6 +84,26 @@ describe.each<[string, (folder: string) => LayerSink]>([
     expect(rounded(tree(join(directory, 'out')))).toBe(rounded(tree(source)));
   });
 
+  it('a tree of many files in many folders comes out as it was, times of folders too', async () => {
+    const source = join(directory, 'source');
+    await mkdir(source);
+    sh(
+      `
+for d in $(seq 40); do
+  mkdir -p d$d/sub; for f in $(seq 20); do echo $d.$f > d$d/f$f; echo $f > d$d/sub/g$f; done
+  ln d$d/f1 d$(((d * 7) % 40 + 1))/from$d 2>/dev/null || ln d$d/f1 from$d
+  ln -s ../d$d d$d/self; chown $d:$((d + 1)) d$d d$d/f2; chmod $((500 + d % 8)) d$d/sub; chmod 2755 d$d
+done
+setfattr -n user.kept -v y d7; mknod d9/dev c 1 5
+find . -type d -exec touch -d '2001-02-03 04:05:06' {} +; find . ! -type d ! -type l -exec touch -d '2002-03-04 05:06:07' {} +
+touch -h -d @77 d*/self`,
+      source,
+    );
+    sh(`tar -C source --format=posix --xattrs --xattrs-include=* --sort=none -cf packed.tar .`);
+    await unpack(inPieces(await readFile(join(directory, 'packed.tar')), 65_536), join(directory, 'out'));
+    expect(tree(join(directory, 'out'))).toBe(tree(source));
+  });
+
   it('L25 nothing outside is touched, whatever the layer tries', async () => {
     const canary = join(directory, 'canary');
     await mkdir(canary);

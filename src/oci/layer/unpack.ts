@@ -74,8 +74,12 @@ export async function unpackLayer(
   const mayGrow = (bytes: number): void => grow(volume, bytes, limits);
   const checker = new LayerChecker({ map: options.map, lower: options.lower, limits });
   try {
-    for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
-      await putAll(await checker.take(entry), sink, { reader, mayGrow });
+    for (;;) {
+      const entry = reader.nextNow() ?? (await reader.next());
+      if (entry === undefined) break;
+      const taken = checker.take(entry);
+      const checked = taken instanceof Promise ? await taken : taken;
+      if (!putNow(checked, sink, reader)) await putAll(checked, sink, { reader, mayGrow });
     }
     await putAll(checker.finish(), sink, { reader, mayGrow });
     await reader.drain();
@@ -102,6 +106,16 @@ interface Source {
   readonly reader: TarReader;
   /** Told of bytes that are to be written and are not in the archive. @throws OCI_LAYER_LIMIT */
   readonly mayGrow: (bytes: number) => void;
+}
+
+/** Without waiting, where there is one entry, all of its body is at hand, and the sink has room for it. */
+function putNow(entries: readonly CheckedEntry[], sink: LayerSink, reader: TarReader): boolean {
+  const [only] = entries;
+  // A restamp is never alone: it follows its link.
+  if (sink.putNow === undefined || only === undefined || entries.length > 1) return false;
+  if (only.body !== undefined) return false;
+  const body = reader.peekBody();
+  return body !== undefined && sink.putNow(only.entry, body);
 }
 
 async function putAll(

@@ -1,5 +1,13 @@
 import type { TarEntry } from './entry.ts';
-import { BLOCK, encodeHeader, MAX_OCTAL_ID, MAX_OCTAL_SIZE, sign, TYPE_FLAGS } from './header.ts';
+import {
+  BLOCK,
+  encodeHeader,
+  type HeaderFields,
+  MAX_OCTAL_ID,
+  MAX_OCTAL_SIZE,
+  sign,
+  TYPE_FLAGS,
+} from './header.ts';
 import { encodePax, formatPaxTime } from './pax.ts';
 import { pad } from './reader.ts';
 
@@ -18,9 +26,13 @@ export const FOR_GNU_TAR: EncodeOptions = { longNames: 'gnu' };
 
 /**
  * Header blocks of an entry, extension records first where it needs some. Equal entries give equal bytes.
- * The body and `padding(size)` follow.
+ * The body and `padding(size)` follow. An entry of one header stands in `block`, if that is given.
  */
-export function encodeEntry(entry: TarEntry, options: EncodeOptions = PORTABLE): Buffer {
+export function encodeEntry(
+  entry: TarEntry,
+  options: EncodeOptions = PORTABLE,
+  block: Buffer = Buffer.allocUnsafe(BLOCK),
+): Buffer {
   const records = new Map<string, Buffer>();
   const before: Buffer[] = [];
   const put = (key: string, value: string): void => void records.set(key, Buffer.from(value, 'latin1'));
@@ -46,7 +58,7 @@ export function encodeEntry(entry: TarEntry, options: EncodeOptions = PORTABLE):
   for (const [name, value] of entry.xattrs ?? []) records.set(XATTR + name, value);
   if (records.size > 0) before.push(metaRecord('x', 'PaxHeaders/entry', encodePax(records)));
 
-  const header = encodeHeader({
+  const fields: HeaderFields = {
     name: split?.name ?? path.slice(0, 100),
     prefix: split?.prefix ?? '',
     mode: entry.mode,
@@ -58,7 +70,8 @@ export function encodeEntry(entry: TarEntry, options: EncodeOptions = PORTABLE):
     linkName: entry.linkPath.slice(0, 100),
     devMajor: entry.devMajor,
     devMinor: entry.devMinor,
-  });
+  };
+  const header = encodeHeader(fields, block);
   return before.length === 0 ? header : Buffer.concat([...before, header]);
 }
 
