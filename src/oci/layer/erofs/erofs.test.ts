@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { codeFrom } from '../../../testkit/coded.ts';
-import { inPieces, type TarFile, tarOf } from '../../../testkit/images/index.ts';
+import { inPieces, rawHeader, type TarFile, tarOf } from '../../../testkit/images/index.ts';
 import { type Grown, grownTree, plainEntry } from '../../../testkit/layers/index.ts';
 import { fc } from '../../../testkit/property.ts';
 import { digestOf } from '../../names/index.ts';
@@ -61,12 +61,12 @@ async function readAll(): Promise<Map<string, Found>> {
 }
 
 const layer = async (
-  files: readonly TarFile[],
+  files: readonly TarFile[] | Buffer,
   { map, most }: { readonly map?: IdMap; readonly most?: number } = {},
 ): Promise<ErofsSink> => {
   await rm(image, { force: true });
   const sink = await openErofsSink(image, most);
-  await unpackLayer(inPieces(tarOf(files), 700), sink, { map, signal });
+  await unpackLayer(inPieces(Buffer.isBuffer(files) ? files : tarOf(files), 700), sink, { map, signal });
   return sink;
 };
 
@@ -192,6 +192,16 @@ it('a device number that Linux has not is refused, as it is where the layer is a
   expect(await codeOf(layer([{ path: 'd', type: 'block', devMajor: 1, devMinor: 2 ** 20 }]))).toBe(
     'OCI_LAYER_WRITE',
   );
+  for (const [at, field] of [
+    [329, 'major'],
+    [337, 'minor'],
+  ] as const) {
+    const negative = rawHeader({ 156: '3', 329: '0000001\0', 337: '0000001\0', [at]: Buffer.alloc(8, 0xff) });
+    expect([field, await codeOf(layer(Buffer.concat([negative, Buffer.alloc(1024)])))]).toEqual([
+      field,
+      'OCI_LAYER_WRITE',
+    ]);
+  }
   expect(await codeOf(layer([{ path: 'd', type: 'char', devMajor: 4095, devMinor: 2 ** 20 - 1 }]))).toBe(
     'done',
   );

@@ -133,7 +133,9 @@ export function decodeInode(bytes: Buffer): InodeFields {
 
 /** Linux, include/linux/kdev_t.h, `new_encode_dev`: 12 bits and 20 bits. */
 export function encodeDevice(major: number, minor: number): number {
-  if (major > 0xfff || minor > 0xf_ffff) throw unfit(`a device has the number ${major}:${minor}`);
+  // In base-256 a header can hold negative ones too.
+  if (!(major >= 0 && major <= 0xfff && minor >= 0 && minor <= 0xf_ffff))
+    throw unfit(`a device has the number ${major}:${minor}`);
   return ((minor & 0xff) | (major << 8) | ((minor & 0xfff00) << 12)) >>> 0;
 }
 
