@@ -8,6 +8,8 @@ const WINDOW = 32 * 1024;
 const AT_ONCE = 8;
 /** Of libraries of Debian, 150 MB: 28 % less time than level 6 and 0.6 % more bytes. */
 const LEVEL = 5;
+/** Room for a deflated block that got no smaller: Node comes back to its event loop for each 16 KiB if not told. */
+const ROOM = BLOCK + 16 * 1024;
 /** RFC 1952: deflate, no flags, no time, no extra flags, unknown system. */
 const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]);
 
@@ -64,7 +66,7 @@ async function* blocksOf(source: AsyncIterable<Uint8Array> | Iterable<Uint8Array
 }
 
 function deflated(block: Buffer, dictionary: Buffer | undefined, finishFlush: number): Promise<Buffer> {
-  const options = { level: LEVEL, finishFlush, ...(dictionary === undefined ? {} : { dictionary }) };
+  const options = { level: LEVEL, finishFlush, chunkSize: ROOM, ...(dictionary === undefined ? {} : { dictionary }) };
   const result = new Promise<Buffer>((resolve, reject) => {
     deflateRaw(block, options, (error, bytes) => (error === null ? resolve(bytes) : reject(error)));
   });
