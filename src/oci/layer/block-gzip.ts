@@ -66,7 +66,12 @@ async function* blocksOf(source: AsyncIterable<Uint8Array> | Iterable<Uint8Array
 }
 
 function deflated(block: Buffer, dictionary: Buffer | undefined, finishFlush: number): Promise<Buffer> {
-  const options = { level: LEVEL, finishFlush, chunkSize: ROOM, ...(dictionary === undefined ? {} : { dictionary }) };
+  const options = {
+    level: LEVEL,
+    finishFlush,
+    chunkSize: ROOM,
+    ...(dictionary === undefined ? {} : { dictionary }),
+  };
   const result = new Promise<Buffer>((resolve, reject) => {
     deflateRaw(block, options, (error, bytes) => (error === null ? resolve(bytes) : reject(error)));
   });
