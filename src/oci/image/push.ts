@@ -82,7 +82,9 @@ async function plan(store: Store, descriptor: Descriptor, planned: Planned): Pro
   if (planned.manifests.some((item) => item.descriptor.digest === descriptor.digest)) return;
   const bytes = await store.readSmall(descriptor.digest);
   const parsed = parseManifestOrIndex(bytes, descriptor.mediaType);
-  const children = parsed.kind === 'index' ? parsed.manifests : [parsed.config, ...parsed.layers];
+  // From the top: what changed is there, and its upload goes on while the registry is asked about the rest.
+  const children =
+    parsed.kind === 'index' ? parsed.manifests : [parsed.config, ...parsed.layers.toReversed()];
   for (const child of children) {
     if (isManifestType(child.mediaType) || isIndexType(child.mediaType)) await plan(store, child, planned);
     else planned.blobs.set(child.digest, child);

@@ -247,6 +247,25 @@ describe('push', () => {
     expect([begun, ended]).toEqual([2, ['stopped']]);
   });
 
+  it('begins with the upper layers, where an image changes', async () => {
+    const pushed = await makeImage(remote, {
+      layers: ['a', 'b', 'c'].map((path) => ({ files: [{ path, content: Buffer.from(path) }] })),
+      platform: amd,
+      reference: name,
+    });
+    const asked: string[] = [];
+    const registry: RegistryClient = {
+      ...storeRegistry(store),
+      async putBlob(_reference, blob) {
+        asked.push(blob.digest);
+        return 'present';
+      },
+      async putManifest() {},
+    };
+    await pushImage(registry, remote, name, { ...transfer, target: name });
+    expect(asked).toEqual([pushed.configDigest, ...pushed.layers.map(({ digest }) => digest).toReversed()]);
+  });
+
   it('of nothing says so', async () => {
     const push = pushImage(storeRegistry(store), remote, name, { ...transfer, target: name });
     expect(await codeOf(push)).toBe('OCI_IMAGE_MISSING');
