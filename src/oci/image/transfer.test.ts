@@ -262,7 +262,7 @@ describe('push', () => {
       },
       async putManifest() {},
     };
-    await pushImage(registry, remote, name, { ...transfer, target: name });
+    await pushImage(registry, remote, name, { ...transfer, target: name, concurrency: 1 });
     expect(asked).toEqual([pushed.configDigest, ...pushed.layers.map(({ digest }) => digest).toReversed()]);
   });
 
