@@ -3,6 +3,7 @@ import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lacking } from '../../src/testkit/programs.ts';
 
 const SKYCAP = join(import.meta.dirname, '../../bin/skycap');
 const USER = 65534;
@@ -21,7 +22,9 @@ echo above > etc/h; touch .wh.gone; mkdir etc/empty; chown 5:6 etc/empty; chmod 
 for one in one two; do tar -C $one --format=posix --xattrs --xattrs-include='*' -cf $one.tar .; done
 rm -rf one two; chmod 644 *.tar`;
 
-describe.each([
+const lacks = lacking('image unpack and image pack', { setfattr: 'attr', setfacl: 'acl' });
+
+describe.skipIf(lacks).each<[string, string[]]>([
   ['root', []],
   ['an ordinary user', UNPRIVILEGED.split(' ')],
 ])('image unpack and image pack as %s', (who, within) => {

@@ -1,9 +1,12 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lacking } from '../../src/testkit/programs.ts';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
 
-describe('commands that are killed with -9', () => {
+const lacks = lacking('killed commands', { busybox: 'busybox-static' });
+
+describe.skipIf(lacks)('commands that are killed with -9', () => {
   let world: World;
   let image: string;
 

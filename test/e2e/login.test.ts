@@ -1,24 +1,22 @@
 import { execFile } from 'node:child_process';
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lacking } from '../../src/testkit/programs.ts';
 import { debianRegistry, type RunningRegistry } from '../../src/testkit/registry/index.ts';
 import { type Answer, onTerminal } from '../support/terminal.ts';
 import { expectCode, makeWorld, type World } from '../support/world.ts';
 
-const lacking = ['docker-registry', 'htpasswd', 'skopeo', 'script'].filter(
-  (program) => !(process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, program))),
-);
-if (lacking.length > 0) {
-  const message = `login has to be tested with ${lacking.join(', ')}: apt-get install docker-registry apache2-utils skopeo bsdutils`;
-  if (process.env.SKYCAP_REQUIRE_ENGINES === '1') throw new Error(message);
-  console.warn(`NOT TESTED: ${message}`);
-}
+const lacks = lacking('login', {
+  'docker-registry': 'docker-registry',
+  htpasswd: 'apache2-utils',
+  skopeo: 'skopeo',
+  script: 'bsdutils',
+});
 
 const password = 'hunter2 "quoted"';
 
-describe.skipIf(lacking.length > 0)('login and logout at a registry that wants a password', () => {
+describe.skipIf(lacks)('login and logout at a registry that wants a password', () => {
   let world: World;
   let registry: RunningRegistry;
   let reference: string;

@@ -3,10 +3,13 @@ import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lacking } from '../../src/testkit/programs.ts';
 import { TEST_CA, TEST_SERVER_CERT, TEST_SERVER_KEY } from '../../src/testkit/registry/index.ts';
 import { expectCode, makeWorld, type Running, type World } from '../support/world.ts';
 
 const PASSWORD = 'pass:of-alice';
+
+const lacks = lacking('registry serve', { curl: 'curl' });
 
 describe('registry serve', () => {
   let world: World;
@@ -53,34 +56,45 @@ describe('registry serve', () => {
     return [Number(lines.at(-1)), lines.slice(0, -1).join('\n')];
   }
 
-  it('speaks https and asks for users, each request checked for Host and Origin first', async () => {
-    const running = await serve(
-      ...['--tls-cert', 'cert.pem', '--tls-key', 'key.pem', '--auth', 'token', '--users', 'users'],
-      ...['--server-name', 'registry.test'],
-    );
-    try {
-      const ask = (path: string, ...words: readonly string[]) =>
-        curl('--cacert', 'ca.pem', ...words, `${running.url}${path}`);
-      expect(running.url).toMatch(/^https:/);
-      await expect(curl(`${running.url}/v2/`)).rejects.toThrow();
-      expect((await ask('/v2/one/manifests/1'))[0]).toBe(401);
-      const token = async (user: string): Promise<readonly [number, string]> =>
-        await ask('/token?service=skycap&scope=repository:one:pull', '-u', user);
-      expect((await token('alice:wrong'))[0]).toBe(401);
-      const given = JSON.parse((await token(`alice:${PASSWORD}`))[1]) as { token: string };
-      const bearer = ['-H', `Authorization: Bearer ${given.token}`];
-      expect((await ask('/v2/one/manifests/1', ...bearer))[0]).toBe(200);
-      expect((await ask('/v2/one/manifests/1', ...bearer, '-X', 'DELETE'))[0]).toBe(405);
-      expect((await ask('/v2/', ...bearer, '-H', 'Host: registry.test'))[0]).toBe(200);
-      for (const header of ['Host: rebound.test', 'Origin: https://evil.test', 'Sec-Fetch-Site: cross-site'])
-        for (const path of ['/v2/', '/token'])
-          expect([header, path, (await ask(path, ...bearer, '-H', header))[0]]).toEqual([header, path, 403]);
-    } finally {
-      await stop(running);
-    }
-  });
+  it.skipIf(lacks)(
+    'speaks https and asks for users, each request checked for Host and Origin first',
+    async () => {
+      const running = await serve(
+        ...['--tls-cert', 'cert.pem', '--tls-key', 'key.pem', '--auth', 'token', '--users', 'users'],
+        ...['--server-name', 'registry.test'],
+      );
+      try {
+        const ask = (path: string, ...words: readonly string[]) =>
+          curl('--cacert', 'ca.pem', ...words, `${running.url}${path}`);
+        expect(running.url).toMatch(/^https:/);
+        await expect(curl(`${running.url}/v2/`)).rejects.toThrow();
+        expect((await ask('/v2/one/manifests/1'))[0]).toBe(401);
+        const token = async (user: string): Promise<readonly [number, string]> =>
+          await ask('/token?service=skycap&scope=repository:one:pull', '-u', user);
+        expect((await token('alice:wrong'))[0]).toBe(401);
+        const given = JSON.parse((await token(`alice:${PASSWORD}`))[1]) as { token: string };
+        const bearer = ['-H', `Authorization: Bearer ${given.token}`];
+        expect((await ask('/v2/one/manifests/1', ...bearer))[0]).toBe(200);
+        expect((await ask('/v2/one/manifests/1', ...bearer, '-X', 'DELETE'))[0]).toBe(405);
+        expect((await ask('/v2/', ...bearer, '-H', 'Host: registry.test'))[0]).toBe(200);
+        for (const header of [
+          'Host: rebound.test',
+          'Origin: https://evil.test',
+          'Sec-Fetch-Site: cross-site',
+        ])
+          for (const path of ['/v2/', '/token'])
+            expect([header, path, (await ask(path, ...bearer, '-H', header))[0]]).toEqual([
+              header,
+              path,
+              403,
+            ]);
+      } finally {
+        await stop(running);
+      }
+    },
+  );
 
-  it('takes pushes and deletions only as it was told to', async () => {
+  it.skipIf(lacks)('takes pushes and deletions only as it was told to', async () => {
     const running = await serve('--writable', '--no-delete', '--sparse');
     try {
       const gone = { mediaType: 'l', digest: `sha256:${'0'.repeat(64)}`, size: 1 };

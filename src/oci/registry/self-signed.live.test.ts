@@ -4,29 +4,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ignoreEvents } from '../../kernel/index.ts';
+import { lacking } from '../../testkit/programs.ts';
 import { collect, debianRegistry, type RunningRegistry } from '../../testkit/registry/index.ts';
 import { digestOf, parseReference } from '../names/index.ts';
 import { createRegistryClient } from './client/index.ts';
 import { createTlsLookup } from './credentials/index.ts';
 
 // Debian's docker-registry with a certificate of its own making and passwords of `htpasswd -B`.
-const TOOLS = ['docker-registry', 'htpasswd', 'openssl', 'skopeo'] as const;
-const missing = TOOLS.filter((tool) => {
-  try {
-    execFileSync('sh', ['-c', `command -v ${tool}`], { stdio: 'ignore' });
-    return false;
-  } catch {
-    return true;
-  }
+const lacks = lacking('a registry of Debian', {
+  'docker-registry': 'docker-registry',
+  htpasswd: 'apache2-utils',
+  openssl: 'openssl',
+  skopeo: 'skopeo',
 });
-if (missing.length > 0 && process.env.SKYCAP_REQUIRE_ENGINES !== '1')
-  console.warn(`NOT TESTED against ${missing.join(', ')}: not installed`);
-const suite = missing.length === 0 || process.env.SKYCAP_REQUIRE_ENGINES === '1' ? describe : describe.skip;
 
 const transfer = { signal: new AbortController().signal, emit: ignoreEvents };
 const [username, password] = ['alice', 'pass word: ü!'] as const;
 
-suite('a registry that signed its certificate itself, with bcrypt passwords', () => {
+describe.skipIf(lacks)('a registry that signed its certificate itself, with bcrypt passwords', () => {
   let directory: string;
   let registry: RunningRegistry;
   beforeAll(async () => {
