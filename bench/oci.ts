@@ -82,6 +82,16 @@ async function pulls(directory: string, host: string): Promise<readonly BenchRow
         join(work, 'b'),
       ),
   });
+  // From the store, and without the disk's part: what is asked is whether several layers are unpacked on all cores.
+  const unpacking = await alternate(directory, {
+    ours: async (work, round) => {
+      const store = join(work, 'store');
+      await run(process.execPath, [PULL, store, image(round), 'blobs']);
+      return await timed(work, [
+        [process.execPath, ROOT, 'folder', store, image(round), join(work, 'paths'), 'store'],
+      ]);
+    },
+  });
   await run('docker', ['rmi', '-f', ...Array.from({ length: ROUNDS }, (_, round) => image(round))]);
   const ours = wall(roots.ours);
   return [
@@ -90,8 +100,8 @@ async function pulls(directory: string, host: string): Promise<readonly BenchRow
     atMost('registry to usable root: ours / podman pull', ours / wall(roots.podman), 1),
     atMost('registry to usable root: ours / (skopeo + umoci)', ours / wall(roots.umoci), 1 / 1.3),
     atLeast(
-      'registry to usable root: cores that work on five layers',
-      median(roots.ours.map(({ cpuMs, ms }) => cpuMs / ms)),
+      'five layers to folders: cores that work',
+      median(unpacking.ours.map(({ busyMs, commandsMs }) => busyMs / commandsMs)),
       1.2,
     ),
   ];
