@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +14,19 @@ it('a helper gets nothing of our environment but what it needs', async () => {
   } finally {
     delete process.env.SOMEBODYS_TOKEN;
   }
+});
+
+it('a program that is missing leaves nothing on the signal, as little as one that has ended', async () => {
+  const { signal } = new AbortController();
+  const listeners = () => getEventListeners(signal, 'abort').length;
+  await expect(runProcess('skycap-has-no-such-program', [], { signal })).rejects.toMatchObject({
+    code: 'PROGRAM_MISSING',
+  });
+  expect(listeners()).toBe(0);
+  const running = runProcess('true', [], { signal });
+  expect(listeners()).toBe(1);
+  await running;
+  expect(listeners()).toBe(0);
 });
 
 describe('a program that leaves another one behind, with its output open', () => {

@@ -50,13 +50,16 @@ export function runProcess(
   };
   const timer = options.timeoutMs === undefined ? undefined : setTimeout(stop, options.timeoutMs);
   options.signal?.addEventListener('abort', stop, { once: true });
-  child.on('error', (cause: NodeJS.ErrnoException) => {
+  const over = (): void => {
     clearTimeout(timer);
+    options.signal?.removeEventListener('abort', stop);
+  };
+  child.on('error', (cause: NodeJS.ErrnoException) => {
+    over();
     reject(spawnError(command, cause));
   });
   child.on('close', (code, signal) => {
-    clearTimeout(timer);
-    options.signal?.removeEventListener('abort', stop);
+    over();
     if (options.signal?.aborted === true) {
       reject(options.signal.reason);
       return;
