@@ -13,7 +13,7 @@ import type { Descriptor, Digest } from '../types.ts';
 import { REF_NAME } from './layout-source.ts';
 import type { ImageTarget, ManifestPlace } from './types.ts';
 
-/** Folder in which what is not yet complete lies; gone when the copy is done. */
+/** Folder in which what is not yet complete lies; gone when the copy is done. Until there is a mark it says who began. */
 const OWN = '.skycap-copy';
 
 /** Its turn (store/turn.ts). */
@@ -178,11 +178,16 @@ function foreign(path: string): Error {
   });
 }
 
-/** The folder stays while it holds a partial blob that is worth going on with. */
+/**
+ * The folder stays while it holds a partial blob that is worth going on with, and where an index has no mark beside it
+ * yet: without the folder, the next copy would take that for somebody else's.
+ */
 async function tidy(layout: Layout): Promise<void> {
-  for (const name of await readdir(layout.directory).catch(() => [] as string[])) {
+  const all = await readdir(layout.directory).catch(() => [] as string[]);
+  for (const name of all) {
     if (LEFT.test(name)) await rm(join(layout.directory, name), { force: true });
   }
+  if (all.includes('index.json') && !all.includes('oci-layout')) return;
   const names = await readdir(layout.ingest).catch(() => [] as string[]);
   if (names.some((name) => name.endsWith('.part'))) return;
   await rm(layout.ingest, { recursive: true, force: true });

@@ -1,14 +1,14 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { makeImage, recordingTransfer } from '../../testkit/images/index.ts';
 import { createRegistryClient } from '../registry/client/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
 import { type Copied, copyImage, type Ends, openSource, openTarget, parseTransport } from './index.ts';
 import { layoutTarget } from './layout-target.ts';
 
-/** Called before a folder or a file is looked at, so that another copy can be quicker. */
+/** Called before a folder or a file is looked at or opened, so that another copy can be quicker, or the disk full. */
 const before = vi.hoisted(() => ({ look: async (_path: string): Promise<void> => {} }));
 vi.mock(import('node:fs/promises'), async (original) => {
   const real = await original();
@@ -18,6 +18,10 @@ vi.mock(import('node:fs/promises'), async (original) => {
       await before.look(String(given[0]));
       return await real.readFile(...given);
     }) as typeof real.readFile,
+    open: (async (...given: Parameters<typeof real.open>) => {
+      await before.look(String(given[0]));
+      return await real.open(...given);
+    }) as typeof real.open,
     readdir: (async (...given: Parameters<typeof real.readdir>) => {
       await before.look(String(given[0]));
       return await real.readdir(...given);
@@ -124,4 +128,34 @@ it('goes on in a layout whose first copy was killed before its mark was there', 
   await copy('oci:lay:t');
 
   expect((await readdir(path)).sort()).toEqual(['blobs', 'index.json', 'oci-layout']);
+});
+
+describe('a layout whose index is there and its mark is not', () => {
+  let path: string;
+  beforeEach(() => {
+    path = join(directory, 'lay');
+  });
+  afterEach(async () => {
+    await copy('oci:lay:t');
+    expect((await readdir(path)).sort()).toEqual(['blobs', 'index.json', 'oci-layout']);
+  });
+
+  it('because the disk was full is gone on with', async () => {
+    before.look = async (looked) => {
+      if (!looked.startsWith(join(path, '.oci-layout.'))) return;
+      throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    };
+    await expect(copy('oci:lay:t')).rejects.toMatchObject({ code: 'DISK_FULL' });
+    expect((await readdir(path)).sort()).toEqual(['.skycap-copy', 'blobs', 'index.json']);
+    before.look = async () => {};
+  });
+
+  it('because its copy was killed is gone on with, though the next one broke off early', async () => {
+    await wholeLayout(path);
+    await rm(join(path, 'oci-layout'));
+    await mkdir(join(path, '.skycap-copy'));
+    const target = await layoutTarget({ name: 'oci:lay', path, signal: transfer.signal });
+    await target[Symbol.asyncDispose]();
+    expect((await readdir(path)).sort()).toContain('.skycap-copy');
+  });
 });
