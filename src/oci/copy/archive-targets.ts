@@ -1,12 +1,11 @@
-import { lstat, mkdir, rm, stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { ensureDirectory } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import { OCI_INDEX } from '../image/media-types.ts';
 import { encodeJson } from '../image/value.ts';
 import type { TransferOptions } from '../port.ts';
 import { readBlobFile } from '../store/ingest.ts';
-import { takeTurn } from '../store/turn.ts';
+import { makeOwnFolder, takeTurn } from '../store/turn.ts';
 import type { Descriptor, Digest, Reference } from '../types.ts';
 import { writeArchive } from './archive-writer.ts';
 import { CONVERTED, writeDockerArchive } from './docker-target.ts';
@@ -72,24 +71,8 @@ export async function stagedTarget(options: StagedOptions): Promise<ImageTarget>
 
 async function begin({ name, staging, signal, check }: StagedOptions): Promise<ImageTarget> {
   await check?.();
-  await writing(staging, makeOwn(staging));
+  await writing(staging, makeOwnFolder(staging));
   return await layoutTarget({ name, path: staging, signal });
-}
-
-/** The name can be foreseen, and in a folder like /tmp others may have made it first: to plant, or to read. */
-async function makeOwn(path: string): Promise<void> {
-  await writing(path, ensureDirectory(dirname(path)));
-  try {
-    await mkdir(path, { mode: 0o700 });
-    return;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
-  const found = await lstat(path);
-  if (found.isDirectory() && found.uid === process.geteuid?.() && (found.mode & 0o077) === 0) return;
-  throw ociError('OCI_ARCHIVE_WRITE', `${path} is there already, and is no private folder of yours`, {
-    hint: 'remove it, or write to a folder in which only you may write',
-  });
 }
 
 export interface ArchiveTargetOptions {

@@ -1,5 +1,5 @@
 import { existsSync, statSync, unlinkSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -24,11 +24,13 @@ vi.mock(import('node:sqlite'), async (original) => {
 const NEVER = new AbortController().signal;
 const LOCK = 'PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE';
 let directory: string;
+let folder: string;
 let file: string;
 
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'skycap-turn-'));
-  file = join(directory, 'folder', 'lock');
+  folder = join(directory, 'folder');
+  file = join(folder, 'lock');
 });
 afterEach(async () => {
   opened.once = undefined;
@@ -50,15 +52,15 @@ function isFree(): boolean {
 }
 
 it('leaves no file', async () => {
-  await (await takeTurn(file, NEVER))[Symbol.asyncDispose]();
-  expect(await readdir(join(directory, 'folder'))).toEqual([]);
+  await (await takeTurn(folder, NEVER))[Symbol.asyncDispose]();
+  expect(await readdir(directory)).toEqual([]);
 });
 
 it('waits for whoever has it', async () => {
   let held = 0;
   let most = 0;
   const one = async (): Promise<void> => {
-    await using _turn = await takeTurn(file, NEVER);
+    await using _turn = await takeTurn(folder, NEVER);
     held += 1;
     most = Math.max(most, held);
     await new Promise(setImmediate);
@@ -66,14 +68,14 @@ it('waits for whoever has it', async () => {
   };
   await Promise.all(Array.from({ length: 8 }, one));
   expect(most).toBe(1);
-  expect(await readdir(join(directory, 'folder'))).toEqual([]);
+  expect(await readdir(directory)).toEqual([]);
 });
 
 it.each([
   ['and nobody has made a new one', false],
   ['and another process has made a new one', true],
 ])('a file that was taken away after it was opened is no turn: %s', async (_, again) => {
-  await mkdir(join(directory, 'folder'));
+  await mkdir(folder, { mode: 0o700 });
   const before = new DatabaseSync(file);
   before.exec(LOCK);
   let other: DatabaseSync | undefined;
@@ -86,7 +88,7 @@ it.each([
     other.exec(LOCK);
   };
 
-  const taking = takeTurn(file, NEVER);
+  const taking = takeTurn(folder, NEVER);
   if (again) {
     const first = await Promise.race([
       taking.then(() => 'taken'),
@@ -100,36 +102,68 @@ it.each([
   expect(existsSync(file)).toBe(true);
   expect(isFree()).toBe(false);
   await turn[Symbol.asyncDispose]();
-  expect(await readdir(join(directory, 'folder'))).toEqual([]);
+  expect(await readdir(directory)).toEqual([]);
 });
 
 it('takes a file whose process was killed before it took it away', async () => {
-  await mkdir(join(directory, 'folder'));
+  await mkdir(folder, { mode: 0o700 });
   const killed = new DatabaseSync(file);
   killed.exec(`CREATE TABLE t (c); PRAGMA user_version = ${mark()}`);
   killed.close();
 
-  await (await takeTurn(file, NEVER))[Symbol.asyncDispose]();
+  await (await takeTurn(folder, NEVER))[Symbol.asyncDispose]();
 
-  expect(await readdir(join(directory, 'folder'))).toEqual([]);
+  expect(await readdir(directory)).toEqual([]);
 });
 
 it('makes the folder again that was taken away before the file was opened', async () => {
-  const made = takeTurn(file, NEVER);
+  const made = takeTurn(folder, NEVER);
   await made.then((turn) => turn[Symbol.asyncDispose]());
-  await rm(join(directory, 'folder'), { recursive: true });
-  await (await takeTurn(file, NEVER))[Symbol.asyncDispose]();
-  expect(await readdir(join(directory, 'folder'))).toEqual([]);
+  await rm(folder, { recursive: true, force: true });
+  await (await takeTurn(folder, NEVER))[Symbol.asyncDispose]();
+  expect(await readdir(directory)).toEqual([]);
 });
 
 it('says so where the file is no lock', async () => {
-  await mkdir(join(directory, 'folder'));
+  await mkdir(folder, { mode: 0o700 });
   await writeFile(file, 'something of mine, which is no database at all');
-  await expect(takeTurn(file, NEVER)).rejects.toMatchObject({ code: 'OCI_ARCHIVE_WRITE' });
+  await expect(takeTurn(folder, NEVER)).rejects.toMatchObject({ code: 'OCI_ARCHIVE_WRITE' });
+});
+
+it('takes the copy of a file whose process was killed, such as a backup brings back', async () => {
+  await mkdir(folder, { mode: 0o700 });
+  const copied = new DatabaseSync(file);
+  copied.exec(`CREATE TABLE t (c); PRAGMA user_version = ${mark() + 1}`);
+  copied.close();
+
+  await (await takeTurn(folder, NEVER))[Symbol.asyncDispose]();
+
+  expect(await readdir(directory)).toEqual([]);
+});
+
+it.each<[string, () => Promise<unknown>]>([
+  ['a link to what is not there', () => symlink(join(directory, 'planted'), folder)],
+  [
+    'a link to a private folder',
+    () =>
+      mkdir(join(directory, 'planted'), { mode: 0o700 }).then(() =>
+        symlink(join(directory, 'planted'), folder),
+      ),
+  ],
+  ['a folder that others may look into', () => mkdir(folder).then(() => chmod(folder, 0o755))],
+  ['a file', () => writeFile(folder, '')],
+])('is taken in no place that somebody else may have prepared: %s', async (_, prepare) => {
+  await prepare();
+  await expect(takeTurn(folder, NEVER)).rejects.toMatchObject({
+    code: 'OCI_ARCHIVE_WRITE',
+    message: `${folder} is there already, and is no private folder of yours`,
+  });
+  expect(existsSync(join(directory, 'planted', 'lock'))).toBe(false);
+  expect(existsSync(file)).toBe(false);
 });
 
 it('ends with the signal', async () => {
-  const turn = await takeTurn(file, NEVER);
-  await expect(takeTurn(file, AbortSignal.timeout(20))).rejects.toMatchObject({ code: 'CANCELLED' });
+  const turn = await takeTurn(folder, NEVER);
+  await expect(takeTurn(folder, AbortSignal.timeout(20))).rejects.toMatchObject({ code: 'CANCELLED' });
   await turn[Symbol.asyncDispose]();
 });

@@ -1,39 +1,52 @@
-import { constants } from 'node:fs';
-import { access, rm, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { lstat, mkdir, rm, rmdir, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { kernelError } from '../../kernel/index.ts';
 import { ensureDirectory } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 
-/** While it is held nobody else has a turn at the same file. */
+/** While it is held nobody else has a turn with the same folder. */
 export type Turn = AsyncDisposable;
 
 /** Opening may meet a folder that another process is just taking away, which is no fault the first times. */
 const MOST_FRUITLESS = 100;
+/** As often one may find a file that was locked to be another one than has its name; then it is a copy of such a one. */
+const MOST_STRANGE = 5;
 const BUSY = 5;
 
 /**
- * One process at a time, by a lock that leaves no file behind: whoever ends its turn removes the file. Others may have
- * it open by then, so it says in itself that it is going, under which inode number: where another file has the name
- * by now, or none, what was locked is nobody's turn. A process that was killed between saying so and removing it has
- * left the very file that has the name.
+ * One process of a user at a time, by a lock that leaves nothing behind. It lies in a private folder of its own: its
+ * name can be foreseen, and SQLite follows links that others may have put there. Whoever ends its turn removes both.
+ * Others may have the file open by then, so it says in itself that it is going, under which inode number: where another
+ * file has the name by now, or none, what was locked is nobody's turn. A process that was killed between saying so and
+ * removing it has left the very file that has the name.
  *
- * @throws CANCELLED; OCI_ARCHIVE_WRITE where the file is no lock; the system's error where the folder cannot be written
+ * @throws CANCELLED; OCI_ARCHIVE_WRITE where the folder is not private or the file no lock; the system's error where
+ *   the folder cannot be made
  */
-export async function takeTurn(file: string, signal: AbortSignal): Promise<Turn> {
+export async function takeTurn(folder: string, signal: AbortSignal): Promise<Turn> {
+  const file = join(folder, 'lock');
   let fruitless = 0;
+  let strange = { inode: 0, times: 0 };
   for (let pause = 2; ; pause = Math.min(pause * 1.5, 40)) {
     if (signal.aborted) throw kernelError('CANCELLED', 'cancelled while another command was at work');
-    await ensureDirectory(dirname(file));
+    await makeOwnFolder(folder);
     try {
       const database = lockNow(file);
-      if (database !== undefined && (await isThere(file, database))) return turnOf(file, database);
-      database?.close();
+      fruitless = 0;
+      if (database !== undefined) {
+        const inode = await inodeOf(file);
+        const { user_version: going } = database.prepare('PRAGMA user_version').get() as {
+          user_version: number;
+        };
+        strange = { inode: inode ?? 0, times: strange.inode === inode ? strange.times + 1 : 1 };
+        if (going === 0 || going === inode || (inode !== undefined && strange.times > MOST_STRANGE))
+          return turnOf(file, database);
+        database.close();
+      }
     } catch (cause) {
       fruitless += 1;
-      await checkWritable(dirname(file));
       if (fruitless > MOST_FRUITLESS) throw unusable(file, cause);
       pause = 2;
     }
@@ -41,10 +54,28 @@ export async function takeTurn(file: string, signal: AbortSignal): Promise<Turn>
   }
 }
 
-/** @throws the system's error, but for a folder that is gone */
-async function checkWritable(folder: string): Promise<void> {
-  await access(folder, constants.W_OK).catch((error: NodeJS.ErrnoException) => {
+/**
+ * A folder that only this user may look into, made if it is not there. In a place like /tmp others may have made it
+ * first: to plant something, or to read.
+ *
+ * @throws OCI_ARCHIVE_WRITE, and the system's error
+ */
+export async function makeOwnFolder(path: string): Promise<void> {
+  await ensureDirectory(dirname(path));
+  try {
+    await mkdir(path, { mode: 0o700 });
+    return;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  const found = await lstat(path).catch((error: NodeJS.ErrnoException) => {
+    // Another process has just taken it away.
     if (error.code !== 'ENOENT') throw error;
+  });
+  if (found === undefined) return await makeOwnFolder(path);
+  if (found.isDirectory() && found.uid === process.geteuid?.() && (found.mode & 0o077) === 0) return;
+  throw ociError('OCI_ARCHIVE_WRITE', `${path} is there already, and is no private folder of yours`, {
+    hint: 'remove it, or write to a folder in which only you may write',
   });
 }
 
@@ -70,13 +101,8 @@ function lockNow(file: string): DatabaseSync | undefined {
   }
 }
 
-async function isThere(file: string, database: DatabaseSync): Promise<boolean> {
-  const { user_version: going } = database.prepare('PRAGMA user_version').get() as { user_version: number };
-  return going === 0 || going === (await markOf(file));
-}
-
 /** SQLite keeps 31 bits for it. */
-async function markOf(file: string): Promise<number | undefined> {
+async function inodeOf(file: string): Promise<number | undefined> {
   const found = await stat(file, { bigint: true }).catch(() => undefined);
   return found === undefined ? undefined : Number(found.ino % 0x7fffffffn) + 1;
 }
@@ -85,10 +111,12 @@ function turnOf(file: string, database: DatabaseSync): Turn {
   return {
     async [Symbol.asyncDispose]() {
       try {
-        const mark = await markOf(file);
-        if (mark === undefined) return;
-        database.exec(`PRAGMA user_version = ${mark}; COMMIT`);
+        const inode = await inodeOf(file);
+        if (inode === undefined) return;
+        database.exec(`PRAGMA user_version = ${inode}; COMMIT`);
         await rm(file, { force: true });
+        // Not where the next one has made its file already.
+        await rmdir(dirname(file));
       } catch {
         // No room to say so: then it stays, and serves the next turn.
       } finally {
