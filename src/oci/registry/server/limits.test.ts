@@ -1,6 +1,7 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
-import { Agent, createServer, get } from 'node:http';
-import { connect, type Socket } from 'node:net';
+import { Agent, createServer, get, type IncomingMessage } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -11,6 +12,7 @@ import {
   TEST_SERVER_KEY,
 } from '../../../testkit/registry/index.ts';
 import { digestOf } from '../../names/index.ts';
+import type { Store } from '../../port.ts';
 import { serveRegistry } from './index.ts';
 import { listen, makeServer } from './listener.ts';
 
@@ -120,6 +122,69 @@ describe('a client that holds a connection', () => {
     const tls = { cert: TEST_SERVER_CERT, key: TEST_SERVER_KEY };
     await world.start({ tls, limits: { headersMs: 200 } });
     await hold().ended;
+  });
+});
+
+describe('a connection on which nothing is said', () => {
+  const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
+
+  /** Silence is at once too long for this one, and then the server has seen it. */
+  async function silence(socket: Socket): Promise<void> {
+    const seen = once(socket, 'timeout');
+    socket.setTimeout(1);
+    await seen;
+    socket.setTimeout(PATIENT.quietMs);
+  }
+
+  it('while the server reads what was pushed is kept, and has its answer', async () => {
+    const pushing: Socket[] = [];
+    const onRequest = (message: unknown): void => {
+      const { request, socket } = message as { request: IncomingMessage; socket: Socket };
+      if (request.method === 'PUT') pushing.push(socket);
+    };
+    const slow: Store = {
+      ...world.store,
+      ingest: async (...given) => {
+        await Promise.all(pushing.map(silence));
+        await world.store.ingest(...given);
+      },
+    };
+    await world.start({ store: slow, writable: true, limits: PATIENT });
+    const begun = await world.ask('POST /v2/a/blobs/uploads/');
+    const location = begun.headers.location as string;
+    expect((await world.ask(`PATCH ${location}`, { body: Buffer.from('whole') })).status).toBe(202);
+    subscribe('http.server.request.start', onRequest);
+    try {
+      const done = await world.ask(`PUT ${location}?digest=${digestOf('whole')}`);
+      expect(done.status).toBe(201);
+      expect(pushing).toHaveLength(1);
+    } finally {
+      unsubscribe('http.server.request.start', onRequest);
+    }
+  });
+
+  it('while the server is at work is kept, and ends when its answer is not taken', async () => {
+    const server = makeServer({ store: world.store, limits: PATIENT });
+    const answered = new Promise<{ kept: boolean; taken: boolean }>((resolve) => {
+      server.on('request', async ({ socket }, response) => {
+        await silence(socket);
+        const kept = !socket.destroyed;
+        response.once('close', () => resolve({ kept, taken: response.writableFinished }));
+        socket.setTimeout(200);
+        response.end(Buffer.alloc(64 * 2 ** 20));
+      });
+    });
+    await listen(server, '127.0.0.1', 0);
+    try {
+      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+      sockets.add(socket);
+      socket.on('error', () => {}).pause();
+      socket.write(GET);
+      expect(await answered).toEqual({ kept: true, taken: false });
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
   });
 });
 

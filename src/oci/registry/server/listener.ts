@@ -1,5 +1,6 @@
 import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
+import type { Socket } from 'node:net';
 import { classifyAddress } from '../../../kernel/http/index.ts';
 import { ociError } from '../../errors.ts';
 import type { ServeLimits, ServeOptions } from './types.ts';
@@ -15,8 +16,8 @@ const DEFAULTS: ServeLimits = {
 };
 
 /**
- * A server that nobody can hold: each connection ends when it is silent, when its headers do not end, or its request
- * does not, and there are so many at once. Where there is no room those go that wait for nothing.
+ * A server that nobody can hold: each connection ends when its client is silent, when its headers do not end, or its
+ * request does not, and there are so many at once. Where there is no room those go that wait for nothing.
  *
  * @throws REGISTRY_SERVE_FAILED for a wrong certificate
  */
@@ -30,6 +31,14 @@ export function makeServer(options: ServeOptions): Server {
   };
   const server = options.tls === undefined ? createServer(settings) : secure(settings, options.tls, limits);
   server.setTimeout(limits.quietMs);
+  server.on('request', (request, response) => {
+    // Node ends a silent connection by itself, but leaves to us one on which a request is being answered: while it is
+    // the server that is at work, nobody else can speak. With the next byte silence counts anew.
+    response.on('timeout', (socket: Socket) => {
+      const isAtWork = request.complete && socket.writableLength === 0;
+      if (!isAtWork) socket.destroy();
+    });
+  });
   server.maxConnections = limits.connections;
   server.on('drop', () => server.closeIdleConnections());
   return server;

@@ -30,7 +30,7 @@ export interface ServeOptions {
 export interface ServeLimits {
   /** Milliseconds for the headers of a request, and for a TLS handshake; default 30,000. */
   readonly headersMs: number;
-  /** Milliseconds without a byte in either direction; default 120,000. */
+  /** Milliseconds in which a client sends nothing of what is awaited, or takes nothing of an answer; default 120,000. */
   readonly quietMs: number;
   /** Milliseconds for a whole request, its body included; default a day. */
   readonly requestMs: number;
