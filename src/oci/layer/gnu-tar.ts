@@ -39,7 +39,7 @@ const AHEAD = 8;
 /**
  * Checked entries for GNU tar: for two of it where there are many files and two processors, as the kernel makes files
  * in different folders at once. Both get all directories, because tar gives up where another one makes a directory
- * just before itself; the first ends last, and so sets their times when nothing is put into them any more.
+ * just before itself; the first ends last, and so sets them as they are to be when nothing is put into them any more.
  */
 export class GnuTarSink implements LayerSink {
   readonly #directory: string;
@@ -98,9 +98,8 @@ export class GnuTarSink implements LayerSink {
   }
 
   async #putDirectory(entry: TarEntry): Promise<void> {
-    const header = encodeEntry(entry, FOR_GNU_TAR);
-    await this.#first.write(header);
-    if (this.#second !== undefined) await this.#second.write(header);
+    await this.#first.write(encodeEntry(entry, FOR_GNU_TAR));
+    if (this.#second !== undefined) await this.#second.write(encodeEntry(bare(entry), FOR_GNU_TAR));
     else if (this.#mayBeTwo) this.#directories.push(entry);
   }
 
@@ -108,7 +107,7 @@ export class GnuTarSink implements LayerSink {
     this.#second = new TarProcess(this.#directory);
     this.#first.ahead = AHEAD;
     this.#second.ahead = AHEAD;
-    for (const entry of this.#directories) await this.#second.write(encodeEntry(entry, FOR_GNU_TAR));
+    for (const entry of this.#directories) await this.#second.write(encodeEntry(bare(entry), FOR_GNU_TAR));
     this.#directories = [];
   }
 
@@ -132,6 +131,14 @@ export class GnuTarSink implements LayerSink {
   #isSecond(path: ByteString): boolean {
     return this.#mayBeTwo && isOdd(path, path.lastIndexOf('/'));
   }
+}
+
+/**
+ * A directory for the second process, which sets it while the first is still at work in it: nothing that files inherit
+ * (default access control lists), and nothing that closes it.
+ */
+function bare({ xattrs: _xattrs, ...entry }: TarEntry): TarEntry {
+  return { ...entry, mode: 0o700, uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 };
 }
 
 /** Half of all folders, by their names. */

@@ -94,7 +94,7 @@ for d in $(seq 40); do
   ln d$d/f1 d$(((d * 7) % 40 + 1))/from$d 2>/dev/null || ln d$d/f1 from$d
   ln -s ../d$d d$d/self; chown $d:$((d + 1)) d$d d$d/f2; chmod $((500 + d % 8)) d$d/sub; chmod 2755 d$d
 done
-setfattr -n user.kept -v y d7; mknod d9/dev c 1 5
+setfattr -n user.kept -v y d7; setfacl -d -m u:1000:rwx d*/sub; mknod d9/dev c 1 5
 find . -type d -exec touch -d '2001-02-03 04:05:06' {} +; find . ! -type d ! -type l -exec touch -d '2002-03-04 05:06:07' {} +
 touch -h -d @77 d*/self`,
       source,

@@ -151,7 +151,7 @@ it.each<[string, () => Promise<unknown>]>([
       ),
   ],
   ['a folder that others may look into', () => mkdir(folder).then(() => chmod(folder, 0o755))],
-  ['a file', () => writeFile(folder, '')],
+  ['a file', () => writeFile(folder, '', { mode: 0o600 })],
 ])('is taken in no place that somebody else may have prepared: %s', async (_, prepare) => {
   await prepare();
   await expect(takeTurn(folder, NEVER)).rejects.toMatchObject({
