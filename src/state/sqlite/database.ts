@@ -51,7 +51,10 @@ export class Database {
   readonly #statements = new Map<string, StatementSync>();
   #tail: Promise<unknown> = Promise.resolve();
   /** Runs while something is committed that the disk may not have. */
-  #syncing: NodeJS.Timeout | undefined;
+  #later: NodeJS.Timeout | undefined;
+  #syncing: Promise<void> | undefined;
+  /** Whether the transaction has written anything: one that has not brings nothing to the disk either. */
+  #changed = false;
 
   constructor(path: string) {
     this.path = path;
@@ -67,11 +70,14 @@ export class Database {
   }
 
   run(sql: string, ...values: SQLInputValue[]): number {
-    return Number(this.#prepare(sql).run(...values).changes);
+    const changes = Number(this.#prepare(sql).run(...values).changes);
+    if (changes > 0) this.#changed = true;
+    return changes;
   }
 
   /** Statements without values, several at once. */
   script(sql: string): void {
+    this.#changed = true;
     this.#connection.exec(sql);
   }
 
@@ -82,9 +88,12 @@ export class Database {
 
   /** All of `work` or nothing, durable when this resolves. `work` must be synchronous and may run more than once. */
   async write<T>(work: (db: Database) => T): Promise<T> {
-    const done = await this.#inTurn(() => this.#transaction('BEGIN IMMEDIATE', work));
-    this.#synced();
-    return done;
+    return await this.#inTurn(() => {
+      this.#changed = false;
+      const done = this.#transaction('BEGIN IMMEDIATE', work);
+      if (this.#changed) this.#brought();
+      return done;
+    });
   }
 
   /**
@@ -101,7 +110,7 @@ export class Database {
         this.script('PRAGMA synchronous = FULL');
       }
     });
-    this.#syncing ??= setTimeout(() => void this.#sync(), SOON_MS).unref();
+    this.#later ??= setTimeout(() => void this.#sync(), SOON_MS).unref();
     return done;
   }
 
@@ -111,14 +120,19 @@ export class Database {
     return mine;
   }
 
-  #synced(): void {
-    clearTimeout(this.#syncing);
-    this.#syncing = undefined;
+  #brought(): void {
+    clearTimeout(this.#later);
+    this.#later = undefined;
   }
 
   /** Beside the event loop. SQLite holds no lock on this file, which closing a handle of ours would drop. */
-  async #sync(): Promise<void> {
-    this.#synced();
+  #sync(): Promise<void> {
+    this.#brought();
+    this.#syncing = this.#syncNow();
+    return this.#syncing;
+  }
+
+  async #syncNow(): Promise<void> {
     try {
       await using log = await open(`${this.path}-wal`);
       await log.datasync();
@@ -134,7 +148,8 @@ export class Database {
 
   async close(): Promise<void> {
     await this.#tail;
-    if (this.#syncing !== undefined) await this.#sync();
+    if (this.#later !== undefined) void this.#sync();
+    await this.#syncing;
     this.closeNow();
   }
 
