@@ -1,11 +1,14 @@
-import { readdirSync, statSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CaseContext } from '../contract/context.ts';
 import type { Program } from '../contract/fixture.ts';
 import type { ContainerRun } from '../port.ts';
 import { crunFixture } from './fixture.contract.ts';
+import { seccompProgram } from './seccomp-program.ts';
 
 function shell(script: string): Program {
   return { image: 'shell', argv: ['sh', '-c', script], fake: () => 0 };
@@ -48,6 +51,25 @@ describe('confinement on crun', () => {
     // libseccomp writes more than one instruction for each of some 350 system calls, and does so for each architecture.
     expect(size).toBeLessThan(8 * 500);
   });
+
+  it.each(['', '00', '2000000000000000'])(
+    'makes its filter anew where %j is left of the kept one',
+    async (left) => {
+      const directory = mkdtempSync(join(tmpdir(), 'skycap-filter-'));
+      try {
+        const runtime = execFileSync('sh', ['-c', 'command -v crun'], { encoding: 'utf8' }).trim();
+        const signal = new AbortController().signal;
+        const options = { runtime, directory, initProgram: '/bin/true', signal };
+        const program = await seccompProgram(options);
+        const [kept = ''] = readdirSync(directory);
+        writeFileSync(join(directory, kept), Buffer.from(left, 'hex'));
+        expect(await seccompProgram(options)).toBe(program);
+        expect(readFileSync(join(directory, kept)).toString('base64')).toBe(program);
+      } finally {
+        rmSync(directory, { recursive: true, force: true });
+      }
+    },
+  );
 
   it('gives an ordinary user no capabilities', async () => {
     expect(await said('grep CapEff /proc/self/status', { user: '1000' })).toBe('CapEff:\t0000000000000000\n');

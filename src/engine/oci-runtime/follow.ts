@@ -44,6 +44,8 @@ export class Follower implements Disposable {
   /** Names of files that events told of since the last `change`, and what they had told of by then: null is any. */
   #heard: Set<string | null> = new Set();
   #fresh: ReadonlySet<string | null> = new Set([null]);
+  /** At everything. */
+  #lookedAt = performance.now();
 
   constructor(files: FollowedFiles, onSpill: () => void) {
     this.#files = files;
@@ -76,7 +78,11 @@ export class Follower implements Disposable {
     const quiet = await Promise.race([this.#wake.promise, promise]);
     clearTimeout(timer);
     this.#wake = Promise.withResolvers<false>();
-    this.#fresh = quiet ? new Set([null]) : this.#heard;
+    const now = performance.now();
+    const due = quiet || now - this.#lookedAt >= TICK_MS;
+    if (due) this.#lookedAt = now;
+    // However busy it is: where many events come, the kernel drops some without a word.
+    this.#fresh = due ? new Set([null]) : this.#heard;
     this.#heard = new Set();
     return quiet;
   }

@@ -18,6 +18,8 @@ import { asSearchTree } from './seccomp-tree.ts';
 
 /** Another one where what is kept changes for the same profile. */
 const FORM = 'search tree';
+/** BPF_RET | BPF_K (linux/bpf_common.h). */
+const RETURN = 6;
 
 /**
  * Compiling the profile is more than half of what a container costs, so the program is kept: crun leaves it in its
@@ -38,8 +40,15 @@ export async function seccompProgram(options: {
     .update(JSON.stringify([FORM, seccompProfile(process.arch), options.runtime, found.size, found.mtimeMs]))
     .digest('hex');
   const kept = join(options.directory, `${key}.bpf`);
-  if (!existsSync(kept)) await compile(kept, options);
-  return existsSync(kept) ? readFileSync(kept).toString('base64') : undefined;
+  if (!isWhole(kept)) await compile(kept, options);
+  return isWhole(kept) ? readFileSync(kept).toString('base64') : undefined;
+}
+
+/** A file of cBPF instructions, 8 bytes each, with a return at the end: not one that a loss of power left empty. */
+function isWhole(file: string): boolean {
+  if (!existsSync(file)) return false;
+  const program = readFileSync(file);
+  return program.length > 0 && program.length % 8 === 0 && program.readUInt8(program.length - 8) === RETURN;
 }
 
 async function compile(kept: string, options: Parameters<typeof seccompProgram>[0]): Promise<void> {
@@ -92,8 +101,7 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
       },
     );
     const made = join(work, 'seccomp.bpf');
-    // A program of cBPF instructions, 8 bytes each; anything else is not kept.
-    if (existsSync(made) && statSync(made).size > 0 && statSync(made).size % 8 === 0) {
+    if (isWhole(made)) {
       const program = readFileSync(made);
       keep(asSearchTree(program) ?? program, { work, kept });
     }
