@@ -41,12 +41,15 @@ interface Difference {
   when(asked: Asked): boolean;
 }
 
+/** Of a PAX record; GNU tar then takes what the header itself has. */
+const RECORDED = /Extended header [ug]id=-?[0-9]+ is out of range/;
+
 /** Differences on purpose: each with a look at the input, so that nothing else passes for one. */
 const APART: readonly Difference[] = [
   {
     name: 'an owner of more than 32 bits, of which the kernel takes 32 (L18)',
     listed: true,
-    when: ({ said }) => /is out of [ug]id_t range/.test(said),
+    when: ({ said }) => /is out of [ug]id_t range/.test(said) || RECORDED.test(said),
   },
   {
     name: 'an empty name, which the checks of a layer refuse (L10)',
@@ -193,15 +196,16 @@ function ours({ entry }: Read): string {
   ]);
 }
 
-/** An owner of more than 32 bits is listed as 4294967295. */
-function isSame(own: string, theirs: string | undefined): boolean {
+/** An owner of more than 32 bits is listed as 4294967295, or as another one where it comes from a record. */
+function isSame(own: string, theirs: string | undefined, said: string): boolean {
   if (own === theirs || theirs === undefined) return own === theirs;
   const [one, other] = [own, theirs].map((line) =>
     line.startsWith('[') ? (JSON.parse(line) as unknown[]) : [],
   );
   return (one as unknown[]).every((field, index) => {
     const isBig = (index === 2 || index === 3) && !(Number(field) >= 0 && Number(field) < 2 ** 32);
-    return field === other?.[index] || (isBig && other?.[index] === '4294967295') || field === 'far';
+    const isOther = other?.[index] === '4294967295' || RECORDED.test(said);
+    return field === other?.[index] || (isBig && isOther) || field === 'far';
   });
 }
 
@@ -223,7 +227,7 @@ function judge(value: readonly Read[], archive: Buffer): Verdict {
   const { out, said } = run(LIST, bytes);
   const theirs = out.toString('latin1').split('\n').slice(0, -1).map(listed);
   const own = value.map(ours);
-  const at = own.findIndex((line, index) => !isSame(line, theirs[index]));
+  const at = own.findIndex((line, index) => !isSame(line, theirs[index], said));
   const where = at === -1 && theirs.length > own.length ? own.length : at;
   const problem = where === -1 ? bodies(value, bytes) : `${theirs[where]} where we have ${own[where]}`;
   if (problem === undefined && said === '') return undefined;
