@@ -61,6 +61,11 @@ const APART: readonly Difference[] = [
     when: ({ bytes }) => heads(bytes).some(({ type }) => type === 'g'),
   },
   {
+    name: 'a number after NULs, which GNU tar takes for none; as Docker',
+    when: ({ bytes }) =>
+      heads(bytes).some(({ numbers }) => numbers.some((field) => /^\0[\0 ]*[0-7]/.test(field))),
+  },
+  {
     name: 'a file whose name ends in a slash, a directory only in the oldest form, as with Docker',
     when: ({ value }) => value.some(({ entry }) => entry.type === 'file' && entry.path.endsWith('/')),
   },
@@ -101,7 +106,19 @@ const APART: readonly Difference[] = [
 interface Head {
   readonly type: string;
   readonly size: string;
+  /** Mode, owner, size, time and device as they stand. */
+  readonly numbers: readonly string[];
 }
+
+const NUMBERS: readonly (readonly [start: number, end: number])[] = [
+  [100, 108],
+  [108, 116],
+  [116, 124],
+  [124, 136],
+  [136, 148],
+  [329, 337],
+  [337, 345],
+];
 
 /** Blocks that have the checksum of a header. */
 function heads(bytes: Buffer): readonly Head[] {
@@ -111,7 +128,11 @@ function heads(bytes: Buffer): readonly Head[] {
     const stated = block.toString('latin1', 148, 154);
     sumUp(block);
     if (block.toString('latin1', 148, 154) === stated)
-      found.push({ type: block.toString('latin1', 156, 157), size: block.toString('latin1', 124, 136) });
+      found.push({
+        type: block.toString('latin1', 156, 157),
+        size: block.toString('latin1', 124, 136),
+        numbers: NUMBERS.map(([start, end]) => block.toString('latin1', start, end)),
+      });
   }
   return found;
 }
