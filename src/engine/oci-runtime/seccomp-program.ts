@@ -40,15 +40,21 @@ export async function seccompProgram(options: {
     .update(JSON.stringify([FORM, seccompProfile(process.arch), options.runtime, found.size, found.mtimeMs]))
     .digest('hex');
   const kept = join(options.directory, `${key}.bpf`);
-  if (!isWhole(kept)) await compile(kept, options);
-  return isWhole(kept) ? readFileSync(kept).toString('base64') : undefined;
+  let program = readProgram(kept);
+  if (program === undefined) {
+    await compile(kept, options);
+    program = readProgram(kept);
+  }
+  return program?.toString('base64');
 }
 
-/** A file of cBPF instructions, 8 bytes each, with a return at the end: not one that a loss of power left empty. */
-function isWhole(file: string): boolean {
-  if (!existsSync(file)) return false;
+/** cBPF instructions, 8 bytes each, with a return at the end; undefined for anything else, such as an empty file. */
+function readProgram(file: string): Buffer | undefined {
+  if (!existsSync(file)) return undefined;
   const program = readFileSync(file);
-  return program.length > 0 && program.length % 8 === 0 && program.readUInt8(program.length - 8) === RETURN;
+  const isWhole =
+    program.length > 0 && program.length % 8 === 0 && program.readUInt8(program.length - 8) === RETURN;
+  return isWhole ? program : undefined;
 }
 
 async function compile(kept: string, options: Parameters<typeof seccompProgram>[0]): Promise<void> {
@@ -100,11 +106,8 @@ async function compile(kept: string, options: Parameters<typeof seccompProgram>[
         timeoutMs: 20_000,
       },
     );
-    const made = join(work, 'seccomp.bpf');
-    if (isWhole(made)) {
-      const program = readFileSync(made);
-      keep(asSearchTree(program) ?? program, { work, kept });
-    }
+    const made = readProgram(join(work, 'seccomp.bpf'));
+    if (made !== undefined) keep(asSearchTree(made) ?? made, { work, kept });
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
