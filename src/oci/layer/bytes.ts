@@ -5,6 +5,8 @@ export class ByteSource {
   readonly #iterator: AsyncIterator<Uint8Array>;
   #chunk: Buffer = EMPTY;
   #at = 0;
+  /** Of the chunk as it came: who took all of it may have let go of its memory since. */
+  #length = 0;
   /** Bytes of the chunks before this one. */
   #before = 0;
   #ended = false;
@@ -28,11 +30,12 @@ export class ByteSource {
         return false;
       }
       const value = next.value;
-      this.#before += this.#chunk.length;
+      this.#before += this.#length;
       this.#chunk = Buffer.isBuffer(value)
         ? value
         : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
       this.#at = 0;
+      this.#length = this.#chunk.length;
     }
     return true;
   }

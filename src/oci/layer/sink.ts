@@ -2,7 +2,10 @@ import type { TarEntry } from './entry.ts';
 
 /** Writes checked entries into a folder. Gets them in an order in which each can be written at once. */
 export interface LayerSink {
-  /** `next` gives the parts of the body until undefined; only files have one. */
+  /**
+   * `next` gives the parts of the body until undefined; only files have one. A part that is all of its memory is the
+   * sink's to let go of.
+   */
   put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void>;
   /**
    * The same with a whole body, good until this returns, and without waiting: whether there was room for it. What

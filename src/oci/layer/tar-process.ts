@@ -94,10 +94,11 @@ export class TarProcess {
     return true;
   }
 
+  /** Lets go of a large `part` that is all of its memory: nobody else may use it any more. */
   async write(part: Buffer): Promise<void> {
     if (part.length > GATHER / 4) {
       await this.#flush();
-      await this.#send(part);
+      await this.#send(part, () => letGo(part));
       return;
     }
     if (this.#used + part.length > GATHER) await this.#flush();
@@ -148,4 +149,9 @@ export class TarProcess {
       details: { exitCode: code, stderr: this.#stderr },
     });
   }
+}
+
+/** V8 waits for 64 MiB outside of its heap before it collects: as much as one large file would take. */
+function letGo({ buffer, byteLength }: Buffer): void {
+  if (byteLength === buffer.byteLength) (buffer as ArrayBuffer).transfer(0);
 }
