@@ -166,7 +166,8 @@ function run(args: readonly string[], input: Buffer): { readonly out: Buffer; re
   if (error !== undefined && (error as { code?: string }).code !== 'EPIPE') throw error;
   const said = stderr
     .toString('latin1')
-    .replace(/^tar: (Ignoring unknown extended header keyword .*|Exiting with .*)\n/gm, '');
+    // A keyword ends at the equals sign, and may well have a line feed in it.
+    .replace(/^tar: (Ignoring unknown extended header keyword '[^=]*?'|Exiting with .*)\n/gm, '');
   return { out: stdout, said };
 }
 
