@@ -1,8 +1,8 @@
 // What the transfer benches share: an image of the size of real ones, a registry, and a clock that ends on disk.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { createCipheriv, randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readdirSync, readFileSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -103,27 +103,20 @@ export async function publish(
   return size;
 }
 
-/** Resident bytes and CPU time of a process and all below it. */
-async function residentOf(pid: number): Promise<number> {
-  const found = new Map<number, { parent: number; resident: number }>();
-  for (const name of await readdir('/proc')) {
-    if (!/^[0-9]+$/.test(name)) continue;
-    const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => '');
-    const fields = stat
-      .slice(stat.lastIndexOf(')') + 2)
-      .split(' ')
-      .map(Number);
-    const [, parent = 0] = fields;
-    // proc_pid_stat(5): rss in pages.
-    found.set(Number(name), { parent, resident: (fields[21] ?? 0) * 4096 });
+/** Resident bytes of a process and all below it, asked of them alone: all of /proc takes a tenth of a processor. */
+function residentOf(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // proc_pid_stat(5): rss in pages, the 24th field.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    const children = readdirSync(`/proc/${pid}/task`).flatMap((task) =>
+      readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+    );
+    return children.reduce((sum, child) => sum + residentOf(child), Number(fields[21]) * 4096);
+  } catch {
+    // It has ended.
+    return 0;
   }
-  let total = 0;
-  for (const [id, { resident }] of found) {
-    let at = id;
-    while (at !== pid && at > 1) at = found.get(at)?.parent ?? 0;
-    if (at === pid) total += resident;
-  }
-  return total;
 }
 
 /** proc_stat(5): user, nice, system, irq and softirq of all processors, in ticks of 10 ms. */
@@ -172,7 +165,7 @@ export async function timed(
       over = true;
     });
     while (!over) {
-      peak = Math.max(peak, await residentOf(child.pid ?? 0));
+      peak = Math.max(peak, residentOf(child.pid ?? 0));
       await Promise.race([code, new Promise((resolve) => setTimeout(resolve, 50))]);
     }
     if ((await code) !== 0) throw new Error(`${program} ended with ${await code}`);
