@@ -60,6 +60,18 @@ describe('gzip in blocks', () => {
     expect((await joined(blockGzip([bytes]))).length).toBeLessThan(whole * 1.03);
   });
 
+  it('L27 stores what does not pack, and knows what was before it', async () => {
+    const noise = randomBytes(57_344);
+    const text = Buffer.from(randomBytes(12_288).toString('base64'));
+    const packed = await joined(blockGzip([Buffer.concat([noise, text, noise.subarray(0, 8192), text])]));
+    expect(packed.indexOf(noise)).toBeGreaterThan(0);
+    expect(packed.length).toBeLessThan(57_344 + 8192 + 13_000);
+    // The second one begins a block.
+    const zeros = Buffer.alloc(524_288 - 24_576);
+    const later = await joined(blockGzip([Buffer.concat([zeros, text, noise.subarray(0, 8192), text])]));
+    expect(later.length).toBeLessThan(8192 + 15_000);
+  });
+
   it('hands on what the source throws, and stops with the listener', async () => {
     async function* broken(): AsyncGenerator<Uint8Array> {
       yield Buffer.alloc(2_000_000);
