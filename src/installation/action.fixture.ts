@@ -36,7 +36,8 @@ function pinned(reference: string): PinnedImage {
   };
 }
 
-const images: ImageAccess = {
+/** An image is what its reference says. */
+export const imagesByName: ImageAccess = {
   describe: async (reference) => ({ digest: pinned(reference).digest, platforms: [pinned(reference)] }),
   digestOf: async (reference) => pinned(reference).digest,
   fetch: async (reference) => ({
@@ -114,7 +115,7 @@ async function runIn(
         ...(world === undefined ? {} : { world }),
       }),
     ),
-    images,
+    images: imagesByName,
     platform,
     configuredCredentials: {},
     environment: { TOKEN: 'hunter2-secret' },

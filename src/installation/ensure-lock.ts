@@ -16,6 +16,9 @@ import { buildInputs } from './build-inputs.ts';
 import { type LoadedBundle, readBundleFile, readLock } from './bundle-source.ts';
 import type { ActionDeps, ActionRequest, BundleSource } from './types.ts';
 
+/** Someone who writes the lock more often than that while it is made has the last word. */
+const MOST_TRIES = 5;
+
 /**
  * The lock of an action. What is missing is added only after a question on a terminal; elsewhere it is an error that
  * names the command (docs/bundle.md, "Lock").
@@ -71,15 +74,37 @@ export async function lockBundle(
   // Without the lock that is about to change: it must not stand in the way of a better one.
   const { bundle } = await readBundleFile(source);
   checkNames(bundle, options.update);
-  const previous = await previousLock(source.lockFile, options.update);
-  const made = await makeLock(
-    { bundle, previous, update: options.update },
-    deps.images,
-    buildInputs(source.directory),
+  const made = await makeAndWrite(source.lockFile, options, async () =>
+    makeLock(
+      { bundle, previous: await previousLock(source.lockFile, options.update), update: options.update },
+      deps.images,
+      buildInputs(source.directory),
+    ),
   );
-  if (!options.check) await writeLock(source.lockFile, made.lock);
   const { moved } = options.update === 'all' ? { moved: [] } : await tagsNow(bundle, made.lock, deps.images);
   return { ...made, moved };
+}
+
+type MadeLock = Awaited<ReturnType<typeof makeLock>>;
+
+/** Registries take their time: what another command has pinned meanwhile is not taken back. */
+async function makeAndWrite(
+  file: string,
+  { check }: { readonly check: boolean },
+  make: () => Promise<MadeLock>,
+): Promise<MadeLock> {
+  for (let tries = 1; ; tries++) {
+    const before = await textOf(file);
+    const made = await make();
+    if (check) return made;
+    if (tries < MOST_TRIES && (await textOf(file)) !== before) continue;
+    await writeLock(file, made.lock);
+    return made;
+  }
+}
+
+function textOf(file: string): Promise<string | undefined> {
+  return readFile(file, 'utf8').catch(() => undefined);
 }
 
 /** @throws LOCK_NAME_UNKNOWN */
@@ -112,7 +137,7 @@ async function previousLock(file: string, update: 'all' | readonly string[]): Pr
 /** A lock that says the same stays as it is, with its time. */
 async function writeLock(file: string, lock: Lock): Promise<void> {
   const text = formatLock(lock);
-  if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
+  if ((await textOf(file)) === text) return;
   await writeFileAtomic(file, text, {
     mode: 0o666,
     sweep: true,
