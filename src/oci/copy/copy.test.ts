@@ -14,10 +14,10 @@ import {
 } from '../../testkit/images/index.ts';
 import { fc } from '../../testkit/property.ts';
 import { buildIndex, pullImage } from '../image/index.ts';
-import { createRegistryClient } from '../registry/client/index.ts';
 import { serveRegistry } from '../registry/server/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
 import type { Descriptor, PinnedImage } from '../types.ts';
+import { endsClient, endsIn } from './ends.fixture.ts';
 import {
   type Copied,
   copyImage,
@@ -38,7 +38,6 @@ let both: Descriptor;
 let transfer: ReturnType<typeof recordingTransfer>;
 // Every blob is synced, which is slow on a disk that others use.
 const base = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
-const client = createRegistryClient({});
 const requests: string[] = [];
 
 beforeEach(async () => {
@@ -61,18 +60,10 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-afterAll(() => client[Symbol.asyncDispose]());
+afterAll(() => endsClient[Symbol.asyncDispose]());
 
 function ends(more: Partial<Ends> = {}): Ends {
-  return {
-    ...transfer,
-    directory,
-    store: async () => store,
-    registry: async () => client,
-    dockerSocket: async () => join(directory, 'no.sock'),
-    scratch: async () => join(directory, 'scratch'),
-    ...more,
-  };
+  return endsIn(directory, { ...transfer, store: async () => store }, more);
 }
 
 async function copy(

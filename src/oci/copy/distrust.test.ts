@@ -11,6 +11,7 @@ import { createRegistryClient } from '../registry/client/index.ts';
 import { serveRegistry } from '../registry/server/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
 import type { Descriptor, PinnedImage } from '../types.ts';
+import { endsClient, endsIn } from './ends.fixture.ts';
 import {
   type Copied,
   copyImage,
@@ -34,7 +35,6 @@ let both: Descriptor;
 let transfer: ReturnType<typeof recordingTransfer>;
 // Every blob is synced, which is slow on a disk that others use.
 const base = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
-const client = createRegistryClient({});
 
 beforeEach(async () => {
   directory = await mkdtemp(join(base, 'skycap-distrust-'));
@@ -49,18 +49,10 @@ afterEach(async () => {
   await store[Symbol.asyncDispose]();
   await rm(directory, { recursive: true, force: true });
 });
-afterAll(() => client[Symbol.asyncDispose]());
+afterAll(() => endsClient[Symbol.asyncDispose]());
 
 function ends(more: Partial<Ends> = {}): Ends {
-  return {
-    ...transfer,
-    directory,
-    store: async () => store,
-    registry: async () => client,
-    dockerSocket: async () => join(directory, 'no.sock'),
-    scratch: async () => join(directory, 'scratch'),
-    ...more,
-  };
+  return endsIn(directory, { ...transfer, store: async () => store }, more);
 }
 
 async function copyFrom(source: ImageSource, to: string, more: Partial<Ends> = {}): Promise<Copied> {

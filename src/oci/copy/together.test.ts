@@ -1,11 +1,11 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { makeImage, recordingTransfer } from '../../testkit/images/index.ts';
-import { createRegistryClient } from '../registry/client/index.ts';
 import { type LayoutStore, openStore } from '../store/index.ts';
-import { type Copied, copyImage, type Ends, openSource, openTarget, parseTransport } from './index.ts';
+import { endsClient, endsIn } from './ends.fixture.ts';
+import { type Copied, copyImage, openSource, openTarget, parseTransport } from './index.ts';
 import { layoutTarget } from './layout-target.ts';
 
 /** Called before a folder or a file is looked at or opened, so that another copy can be quicker, or the disk full. */
@@ -29,11 +29,11 @@ vi.mock(import('node:fs/promises'), async (original) => {
   };
 });
 
-const client = createRegistryClient({});
 let directory: string;
 let store: LayoutStore;
 let transfer: ReturnType<typeof recordingTransfer>;
 
+afterAll(() => endsClient[Symbol.asyncDispose]());
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'skycap-copies-'));
   store = await openStore({ directory: join(directory, 'store') });
@@ -47,14 +47,7 @@ afterEach(async () => {
 });
 
 async function copy(to: string, { replace = false } = {}): Promise<Copied> {
-  const ends: Ends = {
-    ...transfer,
-    directory,
-    store: async () => store,
-    registry: async () => client,
-    dockerSocket: async () => join(directory, 'no.sock'),
-    scratch: async () => join(directory, 'scratch'),
-  };
+  const ends = endsIn(directory, { ...transfer, store: async () => store });
   await using source = await openSource(parseTransport('store:localhost/t/i:1', 'docker'), ends);
   await using target = await openTarget(parseTransport(to, 'docker'), ends, { replace });
   const platform = { os: 'linux', architecture: 'amd64' };
