@@ -7,17 +7,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { mountBinaries } from '../src/engine/oci-runtime/init/binary.ts';
 import type { BenchRow } from './run.ts';
+import { ratio } from './support/alternate.ts';
 import { buildLibrary, childProgram } from './support/build.ts';
-import {
-  atMost,
-  layerFiles,
-  median,
-  publish,
-  run,
-  startRegistry,
-  type Timed,
-  timed,
-} from './support/peers.ts';
+import { atMost, layerFiles, publish, run, startRegistry, type Timed, timed } from './support/peers.ts';
 
 const CHILD = childProgram('root-child');
 const ROOT = fileURLToPath(new URL('support/usable-root.sh', import.meta.url));
@@ -33,7 +25,7 @@ export async function bench(): Promise<readonly BenchRow[]> {
   const images: string[] = [];
   const times = new Map<string, Timed[]>();
   const note = (name: string, took: Timed): void => void times.set(name, [...(times.get(name) ?? []), took]);
-  const wall = (name: string): number => median((times.get(name) ?? []).map(({ ms }) => ms));
+  const against = (one: string, other: string): number => ratio(times.get(one) ?? [], times.get(other) ?? []);
   try {
     for (let round = 0; round < ROUNDS; round++) {
       const image = `${host}/bench/mounted:${round}`;
@@ -72,17 +64,13 @@ export async function bench(): Promise<readonly BenchRow[]> {
         took.map(({ ms }) => Math.round(ms)),
         megabytes(name),
       );
-    const erofs = wall('erofs, registry');
+    const erofs = 'erofs, registry';
     return [
-      atMost('registry to a walked root: EROFS / folders', erofs / wall('folder, registry'), 1 / 1.5),
-      atMost(
-        'blobs to a walked root: EROFS / folders',
-        wall('erofs, store') / wall('folder, store'),
-        1 / 1.5,
-      ),
-      atMost('registry to a walked root: EROFS / docker pull', erofs / wall('docker'), 1 / 2.5),
-      atMost('registry to a walked root: EROFS / podman pull', erofs / wall('podman'), 1 / 2.5),
-      atMost('registry to a walked root: EROFS / (skopeo + umoci)', erofs / wall('umoci'), 1 / 3),
+      atMost('registry to a walked root: EROFS / folders', against(erofs, 'folder, registry'), 1 / 1.5),
+      atMost('blobs to a walked root: EROFS / folders', against('erofs, store', 'folder, store'), 1 / 1.5),
+      atMost('registry to a walked root: EROFS / docker pull', against(erofs, 'docker'), 1 / 2.5),
+      atMost('registry to a walked root: EROFS / podman pull', against(erofs, 'podman'), 1 / 2.5),
+      atMost('registry to a walked root: EROFS / (skopeo + umoci)', against(erofs, 'umoci'), 1 / 3),
       atMost('EROFS: peak memory of the process tree, MB', megabytes('erofs, registry'), 200),
     ];
   } finally {

@@ -9,6 +9,7 @@ import { openStore } from '../src/oci/store/index.ts';
 import { makeImage } from '../src/testkit/images/index.ts';
 import type { BenchRow } from './run.ts';
 import { openBareRun } from './support/bare-run.ts';
+import { calmRounds } from './support/steal.ts';
 
 const root = join(import.meta.dirname, '..');
 const rounds = 9;
@@ -57,13 +58,22 @@ export async function bench(): Promise<readonly BenchRow[]> {
     await using runtime = await openBareRun();
     const hasDocker = spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
     if (hasDocker) time('docker', ['pull', '-q', `${host}/tools:1`], { env });
-    for (let round = 0; round < rounds; round += 1) {
-      node.push(time(process.execPath, ['-e', '0'], { env }));
-      short.push(install(one));
-      long.push(install(many));
-      for (let run = 0; run < BARE_RUNS; run += 1) bare.push(runtime.run());
-      if (hasDocker)
-        docker.push(time('docker', ['run', '--rm', '--network', 'none', `${host}/tools:1`, 'true'], { env }));
+    for (const round of calmRounds(rounds)) {
+      const took = {
+        node: time(process.execPath, ['-e', '0'], { env }),
+        short: install(one),
+        long: install(many),
+        bare: Array.from({ length: BARE_RUNS }, () => runtime.run()),
+        docker: hasDocker
+          ? [time('docker', ['run', '--rm', '--network', 'none', `${host}/tools:1`, 'true'], { env })]
+          : [],
+      };
+      if (!round.keep()) continue;
+      node.push(took.node);
+      short.push(took.short);
+      long.push(took.long);
+      bare.push(...took.bare);
+      docker.push(...took.docker);
     }
     const step = (median(long) - median(short)) / 50;
     const rows = [

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { BenchRow } from './run.ts';
-import { alternate, ROUNDS, wall } from './support/alternate.ts';
+import { alternate, ROUNDS, ratio } from './support/alternate.ts';
 import { buildLibrary, childProgram } from './support/build.ts';
 import { atMost, layerFiles, publish, run, startRegistry, timed } from './support/peers.ts';
 
@@ -35,11 +35,10 @@ export async function bench(): Promise<readonly BenchRow[]> {
       },
     });
     await run('docker', ['rmi', '-f', ...Array.from({ length: ROUNDS }, (_, round) => image(round))]);
-    const ours = wall(times.ours);
     const peak = Math.max(...times.ours.map((each) => each.peak));
     return [
-      atMost('pull: ours / docker pull', ours / wall(times.docker), 1),
-      atMost('pull: ours / (skopeo + umoci)', ours / wall(times.skopeo), 1 / 1.2),
+      atMost('pull: ours / docker pull', ratio(times.ours, times.docker), 1),
+      atMost('pull: ours / (skopeo + umoci)', ratio(times.ours, times.skopeo), 1 / 1.2),
       atMost('pull: peak memory of the process tree, MB', peak / 1e6, 200),
     ];
   } finally {

@@ -10,10 +10,11 @@ let worked = 0;
 export async function alternate<Name extends string>(
   directory: string,
   contenders: Readonly<Record<Name, (work: string, round: number) => Promise<Timed>>>,
+  rounds = ROUNDS,
 ): Promise<Readonly<Record<Name, readonly Timed[]>>> {
   const names = Object.keys(contenders) as Name[];
   const all = Object.fromEntries(names.map((name) => [name, [] as Timed[]])) as Record<Name, Timed[]>;
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let round = 0; round < rounds; round++) {
     for (const name of round % 2 === 0 ? names : names.toReversed()) {
       // Short: podman refuses a long name for what it keeps at run time.
       const work = join(directory, `w${worked++}`);
@@ -25,4 +26,6 @@ export async function alternate<Name extends string>(
   return all;
 }
 
-export const wall = (times: readonly Timed[]): number => median(times.map(({ ms }) => ms));
+/** Of two contenders, round by round: a minute later the same file can take ext4 five times as long to make. */
+export const ratio = (one: readonly Timed[], other: readonly Timed[]): number =>
+  median(one.map(({ ms }, round) => ms / (other[round]?.ms ?? Number.NaN)));
