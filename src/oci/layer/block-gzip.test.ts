@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { inPieces } from '../../testkit/images/index.ts';
+import { noise as noiseOf } from '../../testkit/noise.ts';
 import { fc } from '../../testkit/property.ts';
 import { blockGzip } from './block-gzip.ts';
 import { compressLayer } from './index.ts';
@@ -15,7 +16,7 @@ async function joined(parts: AsyncIterable<Uint8Array>): Promise<Buffer> {
 
 /** Repeats beyond the window and the blocks, with pieces that nothing packs. */
 function mixed(size: number): Buffer {
-  const noise = randomBytes(40_000);
+  const noise = noiseOf('mixed', 40_000);
   const text = Buffer.from('the same words again, '.repeat(3000));
   const parts: Buffer[] = [];
   for (let have = 0; have < size; have += noise.length + text.length) parts.push(noise, text);
@@ -61,8 +62,8 @@ describe('gzip in blocks', () => {
   });
 
   it('L27 stores what does not pack, and knows what was before it', async () => {
-    const noise = randomBytes(57_344);
-    const text = Buffer.from(randomBytes(12_288).toString('base64'));
+    const noise = noiseOf('stored', 57_344);
+    const text = Buffer.from(noiseOf('text', 12_288).toString('base64'));
     const packed = await joined(blockGzip([Buffer.concat([noise, text, noise.subarray(0, 8192), text])]));
     expect(packed.indexOf(noise)).toBeGreaterThan(0);
     expect(packed.length).toBeLessThan(57_344 + 8192 + 13_000);

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { makeImage } from '../../testkit/images/index.ts';
+import { noise } from '../../testkit/noise.ts';
 import { pinnedFromStore } from '../image/index.ts';
 import { openStore } from './index.ts';
 
@@ -51,14 +52,6 @@ function startPull(reference: string, killAfter: number): Worker {
     });
   });
   return { child, ended };
-}
-
-/** Bytes that do not compress, different for each name. */
-function noise(name: string, length: number): Buffer {
-  const parts = Array.from({ length: Math.ceil(length / 32) }, (_, index) =>
-    createHash('sha256').update(`${name} ${index}`).digest(),
-  );
-  return Buffer.concat(parts).subarray(0, length);
 }
 
 it('eight pulls that share layers, half of them killed, and a prune leave a whole store', async () => {

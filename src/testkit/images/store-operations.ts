@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto';
 import { pullImage } from '../../oci/image/index.ts';
 import type { LayoutStore, LowerForm } from '../../oci/index.ts';
 import { openStore } from '../../oci/store/index.ts';
+import { noise } from '../noise.ts';
 import { makeImage } from './index.ts';
 import { storeRegistry } from './store-registry.ts';
 import { recordingTransfer } from './transfer.ts';
@@ -12,14 +12,6 @@ export type StoreOperation = 'open' | 'pull' | 'pull-erofs' | 'import' | 'prune'
 export const pulledName = 'localhost/test/pulled:1';
 export const importedName = 'localhost/test/imported:1';
 const platform = { os: 'linux', architecture: 'amd64' };
-
-/** Bytes that do not compress, different for each name. */
-export function noise(name: string, length: number): Buffer {
-  const parts = Array.from({ length: Math.ceil(length / 32) }, (_, index) =>
-    createHash('sha256').update(`${name} ${index}`).digest(),
-  );
-  return Buffer.concat(parts).subarray(0, length);
-}
 
 /** A store that the operation `pull` pulls from, with an image of two layers. */
 export async function makeSource(directory: string): Promise<void> {
