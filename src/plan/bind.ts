@@ -11,7 +11,7 @@ import {
 import { renderPrologue } from '../document/expression/shell/index.ts';
 import type { Json } from '../document/index.ts';
 import type { ContainerFile, ContainerRun } from '../engine/index.ts';
-import { imageEnvironment } from './command.ts';
+import { imageEnvironment, runEnvironment } from './environment.ts';
 import { planError } from './errors.ts';
 import {
   containerPath,
@@ -187,20 +187,10 @@ function containerEnvironment(
   step: PlanStep,
   { image, known }: { image: PlanImage; known: Known },
 ): Environment {
-  const { namespace, name } = plan.installation;
   const values: Record<string, string> = {
     ...imageEnvironment(image.image.config),
     ...(image.home === 'shared' ? { HOME: '/home/nonroot' } : {}),
-    CNAB_ACTION: plan.action,
-    CNAB_INSTALLATION_NAME: namespace === '' ? name : `${namespace}/${name}`,
-    CNAB_BUNDLE_NAME: plan.bundle.name,
-    CNAB_BUNDLE_VERSION: plan.bundle.version,
-    CNAB_REVISION: known.revision,
-    CNAB_CLAIMS_VERSION: '1.0.0-DRAFT+b5ed2f3',
-    PORTER_INSTALLATION_NAMESPACE: namespace,
-    PORTER_INSTALLATION_NAME: name,
-    PORTER_INSTALLATION_ID: known.installationId,
-    PORTER_VERBOSITY: 'info',
+    ...runEnvironment(plan, known),
   };
   const sensitive = new Set<string>();
   const visible = visibleParameters(step, known);

@@ -1,8 +1,11 @@
 import { late, names, type Scope, type ScopeNode, secret, value } from '../document/expression/index.ts';
-import type { PinnedImage } from '../oci/index.ts';
-import { imageEnvironment } from './command.ts';
-import type { PlanCredential, PlanParameter, Visibility } from './types.ts';
+import type { ImageRunConfig, PinnedImage } from '../oci/index.ts';
+import type { Known } from './known.ts';
+import type { Plan, PlanCredential, PlanParameter, Visibility } from './types.ts';
 
+const dockerPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+/** What every step is told of its run (docs/bundle.md, B64). */
 const fromRun = [
   'CNAB_ACTION',
   'CNAB_INSTALLATION_NAME',
@@ -13,8 +16,37 @@ const fromRun = [
   'PORTER_INSTALLATION_NAMESPACE',
   'PORTER_INSTALLATION_NAME',
   'PORTER_INSTALLATION_ID',
-  'HOME',
-];
+  'PORTER_VERBOSITY',
+] as const;
+
+/** The image's environment as a record, PATH filled in as Docker does. */
+export function imageEnvironment(config: ImageRunConfig): Record<string, string> {
+  const env: Record<string, string> = { PATH: dockerPath };
+  for (const entry of config.env) {
+    const equals = entry.indexOf('=');
+    if (equals > 0) env[entry.slice(0, equals)] = entry.slice(equals + 1);
+  }
+  return env;
+}
+
+/** The values of the names that a plan has as late ones; they win over the image's. */
+export function runEnvironment(
+  { action, bundle, installation: { namespace, name } }: Plan,
+  known: Known,
+): Record<(typeof fromRun)[number], string> {
+  return {
+    CNAB_ACTION: action,
+    CNAB_INSTALLATION_NAME: namespace === '' ? name : `${namespace}/${name}`,
+    CNAB_BUNDLE_NAME: bundle.name,
+    CNAB_BUNDLE_VERSION: bundle.version,
+    CNAB_REVISION: known.revision,
+    CNAB_CLAIMS_VERSION: '1.0.0-DRAFT+b5ed2f3',
+    PORTER_INSTALLATION_NAMESPACE: namespace,
+    PORTER_INSTALLATION_NAME: name,
+    PORTER_INSTALLATION_ID: known.installationId,
+    PORTER_VERBOSITY: 'info',
+  };
+}
 
 /** `env.NAME` at plan time: the step's own container environment, never the host's. */
 export function environmentScope(
@@ -27,7 +59,8 @@ export function environmentScope(
 ): Scope {
   const nodes = new Map<string, ScopeNode>();
   for (const [name, text] of Object.entries(imageEnvironment(image.config))) nodes.set(name, value(text));
-  for (const name of fromRun) if (!nodes.has(name)) nodes.set(name, late(`environment ${name}`));
+  // Of an image with a shared home, the run sets HOME too.
+  for (const name of [...fromRun, 'HOME']) nodes.set(name, late(`environment ${name}`));
   for (const parameter of inputs.parameters) {
     if (parameter.env === undefined || !inputs.sees.parameters.includes(parameter.name)) continue;
     nodes.set(

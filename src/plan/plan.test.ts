@@ -10,6 +10,7 @@ import {
   type KnownValue,
   makePlan,
   type Plan,
+  type PlanImage,
 } from './index.ts';
 
 const digest = digestOf('x');
@@ -23,7 +24,7 @@ const image: PinnedImage = {
   config: {
     entrypoint: ['/entry'],
     cmd: ['default'],
-    env: ['LANG=C'],
+    env: ['LANG=C', 'HOME=/root', 'CNAB_ACTION=none'],
     user: '1000',
     workingDir: '/',
     labels: {},
@@ -196,6 +197,19 @@ describe('makePlan and bind', () => {
       CNAB_REVISION: 'V',
     });
   });
+
+  it.each(['own', 'shared'] as const)(
+    'knows each variable in expressions as it is: home %s',
+    async (home) => {
+      const at = (made: Plan) =>
+        bound({ ...made, images: { tools: { ...(made.images.tools as PlanImage), home } } }).run;
+      const names = Object.keys(at(await plan(step('{}'))).env);
+      const argv = names.map((name) => `'\${ env.${name} }'`).join(', ');
+      const { env, argv: read } = at(await plan(step(`{command: [x, ${argv}]}`)));
+      expect(read).toEqual(['x', ...names.map((name) => env[name])]);
+      expect(env).toMatchObject({ HOME: home === 'own' ? '/root' : '/home/nonroot', CNAB_ACTION: 'install' });
+    },
+  );
 
   it('refuses an environment string beyond 128 KiB before anything starts', async () => {
     const made = await plan(`parameters:\n  - {name: p, type: string}\n${step('{}')}`, {
