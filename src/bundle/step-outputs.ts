@@ -65,7 +65,7 @@ function readSource(reader: Reader, node: DocNode, kind: (typeof SOURCES)[number
 }
 
 /** A `(` that is neither escaped, nor in a class, nor the beginning of `(?:`. `(?P<x>` and `(?<x>` do capture. */
-export function hasCaptureGroup(pattern: string): boolean {
+function hasCaptureGroup(pattern: string): boolean {
   let inClass = false;
   for (let i = 0; i < pattern.length; i++) {
     const c = pattern[i];

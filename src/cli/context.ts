@@ -99,7 +99,7 @@ function progressOf(invocation: Invocation, host: Host, controls: Controls): Pro
   return isLive ? liveProgress(options) : plainProgress(options);
 }
 
-export function renderResult(result: Result, format: Format, style: Context['style']): string {
+function renderResult(result: Result, format: Format, style: Context['style']): string {
   if (format === 'json') {
     return `${JSON.stringify(result.data, null, 2)}\n`;
   }

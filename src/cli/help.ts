@@ -75,7 +75,7 @@ function argumentText(argument: Command['arguments'][number]): string {
 }
 
 /** `-o, --output FORMAT`. */
-export function flagSyntax(flag: Flag): string {
+function flagSyntax(flag: Flag): string {
   const short = flag.short === undefined ? '    ' : `-${flag.short}, `;
   return `${short}--${flag.name}${flagValueSyntax(flag)}`;
 }

@@ -216,7 +216,7 @@ function readNumber(file: string): number | undefined {
 }
 
 /** Absolute path of a program; never one of the working folder. */
-export function findProgram(name: string, path: string): string | undefined {
+function findProgram(name: string, path: string): string | undefined {
   const folders = [
     ...path.split(':').filter((folder) => folder.startsWith('/')),
     '/usr/sbin',

@@ -108,7 +108,7 @@ export function referencedText({ repository, tag, digest }: ReferencedImage): st
   return `${repository}${tag === undefined ? '' : `:${tag}`}${digest === undefined ? '' : `@${digest}`}`;
 }
 
-export function declaredImage(bundle: Bundle, name: string): InvocationImage {
+function declaredImage(bundle: Bundle, name: string): InvocationImage {
   const image = bundle.invocationImages.find((candidate) => candidate.name === name);
   if (image === undefined) throw new Error(`lint let through an unknown invocation image ${name}`);
   return image;

@@ -116,7 +116,7 @@ function checkUnchanged(
 }
 
 /** Parts of two plans that differ, in words; consents and the installation's own name do not count. */
-export function planDifferences(before: Plan, after: Plan): string[] {
+function planDifferences(before: Plan, after: Plan): string[] {
   const changed: string[] = [];
   if (before.bundle.digest !== after.bundle.digest) changed.push("the bundle's files or lock");
   for (const name of new Set([...Object.keys(before.images), ...Object.keys(after.images)])) {

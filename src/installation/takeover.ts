@@ -63,7 +63,7 @@ export async function takeOver(
 }
 
 /** Runs whose record says that they go on. Their processes are dead where nobody holds the installation's lock. */
-export async function openRuns(
+async function openRuns(
   installation: Installation,
   deps: Pick<ActionDeps, 'state'>,
 ): Promise<readonly Run[]> {

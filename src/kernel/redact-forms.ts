@@ -3,7 +3,7 @@
  * one character per byte (latin1), which makes sets and replacements simple.
  */
 export const LEAST_VALUE_CHARACTERS = 4;
-export const LEAST_LINE_CHARACTERS = 6;
+const LEAST_LINE_CHARACTERS = 6;
 
 /** Number of characters; of bytes where they are no UTF-8. */
 export function characterCount(bytes: Uint8Array): number {

@@ -99,7 +99,7 @@ function schemaTypes(declared: PlanOutput | undefined): readonly string[] {
   return Array.isArray(type) ? type.filter((item): item is string => typeof item === 'string') : [];
 }
 
-export function decodeUtf8(bytes: Uint8Array): string | undefined {
+function decodeUtf8(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {

@@ -231,7 +231,7 @@ async function settle(
   if (kept !== undefined) request.emit({ type: 'step.kept', step: step.id, ...kept });
 }
 
-export function containerIdOf(runId: string, stepNumber: number, attempt: number): string {
+function containerIdOf(runId: string, stepNumber: number, attempt: number): string {
   return `skycap-${runId.toLowerCase()}-${stepNumber}-${attempt}`;
 }
 

@@ -166,7 +166,7 @@ function isPlain(when: PlacedStep['step']['when']): boolean {
 }
 
 /** Every text of a step in which expressions are looked for. */
-export function* textsOfStep(
+function* textsOfStep(
   context: LintContext,
   placed: PlacedStep,
 ): Generator<{ readonly text: SourceText; readonly condition: boolean }> {

@@ -117,7 +117,7 @@ export interface RequestDetails {
 }
 
 /** Pure: what the installation room is asked for. */
-export function actionRequest(action: string, inputs: ActionInputs, details: RequestDetails): ActionRequest {
+function actionRequest(action: string, inputs: ActionInputs, details: RequestDetails): ActionRequest {
   return {
     action,
     source: inputs.source,

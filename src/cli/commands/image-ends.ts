@@ -24,7 +24,7 @@ export const platformsFlag: Flag = {
 };
 
 /** What transports are opened with, each made when it is first asked for. */
-export function endsOf(context: Context, rooms: Composition): Ends {
+function endsOf(context: Context, rooms: Composition): Ends {
   const { signal, emit, host } = context;
   return {
     signal,

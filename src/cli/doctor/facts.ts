@@ -34,7 +34,7 @@ export interface DirectoryFacts {
   readonly kind: 'local' | 'network' | 'memory';
 }
 
-export const knownPrograms = [
+const knownPrograms = [
   'crun',
   'runc',
   'slirp4netns',

@@ -49,7 +49,7 @@ export function parseValue(flag: Flag, text: string, source: string): FlagValue 
 }
 
 /** As Go's `strconv.ParseBool`, which Porter uses. */
-export function parseSwitch(text: string, source: string): boolean {
+function parseSwitch(text: string, source: string): boolean {
   if (['1', 't', 'T', 'true', 'TRUE', 'True'].includes(text)) {
     return true;
   }

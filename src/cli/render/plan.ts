@@ -115,7 +115,7 @@ function lateWord(late: Late, makers: Makers): string {
 }
 
 /** A value that only the run can know is told by where it comes from: `⟨output ip of apply⟩`. */
-export function lateText(late: Late, makers: Makers = new Map()): string {
+function lateText(late: Late, makers: Makers = new Map()): string {
   if ('value' in late) {
     return escapeLine(typeof late.value === 'string' ? late.value : JSON.stringify(late.value));
   }

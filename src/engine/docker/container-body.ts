@@ -7,7 +7,7 @@ import { HELPER_PATH } from './helper/index.ts';
 import { containerName, installationVolumeName, LABEL, labelsOf, runName } from './names.ts';
 import { WORKSPACE_PATH } from './placement.ts';
 
-export const SHARED_HOME = '/home/nonroot';
+const SHARED_HOME = '/home/nonroot';
 
 export interface BodyContext {
   readonly runId: string;

@@ -221,7 +221,7 @@ export class Holder {
 }
 
 /** It runs as root over what steps left: nothing but owners and entries is in its power. */
-export const HELPER_CONFINEMENT = {
+const HELPER_CONFINEMENT = {
   CapDrop: ['ALL'],
   CapAdd: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'],
   SecurityOpt: ['no-new-privileges'],

@@ -14,7 +14,7 @@ export interface CgroupLayout {
   readonly controllers: ReadonlySet<string>;
 }
 
-export function cgroupLayout(root = ROOT): CgroupLayout {
+function cgroupLayout(root = ROOT): CgroupLayout {
   const all = join(root, 'cgroup.controllers');
   if (existsSync(all)) {
     return { unified: true, controllers: new Set(readFileSync(all, 'utf8').trim().split(/\s+/)) };

@@ -18,7 +18,7 @@ export interface ConnectSettings {
 }
 
 /** Drops forbidden addresses from what a name resolves to, so that a rebinding name cannot slip through. */
-export function checkedLookup(check: AddressCheck): LookupFunction {
+function checkedLookup(check: AddressCheck): LookupFunction {
   return (hostname, options, callback) => {
     systemLookup(hostname, { ...options, all: true }, (error, addresses) => {
       if (error !== null) return callback(error, '', 0);

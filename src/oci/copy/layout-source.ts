@@ -32,7 +32,7 @@ export interface LayoutPick {
  *
  * @throws OCI_LAYOUT_INVALID
  */
-export async function readLayoutIndex(files: FileSet): Promise<readonly Descriptor[]> {
+async function readLayoutIndex(files: FileSet): Promise<readonly Descriptor[]> {
   const invalid = (why: string): Error =>
     ociError('OCI_LAYOUT_INVALID', `${files.path} is not an OCI image layout: ${why}`, {
       hint: 'an archive of docker save is docker-archive:FILE',

@@ -113,7 +113,7 @@ export interface AssembleOptions extends Omit<ImportOptions, 'layers'> {
 }
 
 /** Config, manifest and name for layers that are in the store. */
-export async function assemble(
+async function assemble(
   store: Store,
   options: AssembleOptions,
   transfer: TransferOptions,

@@ -43,7 +43,7 @@ function entries(value: IndexValue): readonly unknown[] {
 }
 
 /** A platform in the spelling of the specification (image-index.md, "platform"). */
-export function platformDocument(platform: Platform): JsonObject {
+function platformDocument(platform: Platform): JsonObject {
   const { os, architecture, variant, osVersion } = normalizePlatform(platform);
   return {
     architecture,

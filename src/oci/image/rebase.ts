@@ -8,8 +8,8 @@ import { isObject, type JsonObject } from './json.ts';
 import { editImage, historyOf, type ImageValue, layersOf } from './value.ts';
 
 /** Where our own base ends: how many layers it has and the diffID of its topmost. */
-export const BASE_LAYERS = 'dev.skycap.base.layers';
-export const BASE_TOP = 'dev.skycap.base.top-layer';
+const BASE_LAYERS = 'dev.skycap.base.layers';
+const BASE_TOP = 'dev.skycap.base.top-layer';
 
 /** Labels of Cloud Native Buildpacks (platform.md, "Rebaser"; distribution.md, "Target metadata"). */
 const LIFECYCLE = 'io.buildpacks.lifecycle.metadata';

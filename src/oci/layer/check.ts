@@ -8,7 +8,7 @@ const WHITEOUT = '.wh.';
 const META = '.wh..wh.';
 const OPAQUE = '.wh..wh..opq';
 const EPOCH: Time = { seconds: 0, nanos: 0 };
-export const OVERLAY_OPAQUE = 'trusted.overlay.opaque';
+const OVERLAY_OPAQUE = 'trusted.overlay.opaque';
 
 /** A file of the layers below, as it has to be written again into this layer. */
 export interface LowerFile {

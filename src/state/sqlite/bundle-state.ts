@@ -29,7 +29,7 @@ interface StateRow {
   readonly fileKey: Uint8Array;
 }
 
-export function stateContext(installation: string, run: string): SealContext {
+function stateContext(installation: string, run: string): SealContext {
   return { installation, run, name: 'state' };
 }
 

@@ -31,7 +31,7 @@ const BUSY_LIMIT_MS = 30_000;
 const SOON_MS = 50;
 
 /** SQLite's primary result code of an error, or undefined for other errors. */
-export function sqliteCode(error: unknown): number | undefined {
+function sqliteCode(error: unknown): number | undefined {
   const code = (error as { errcode?: unknown } | null)?.errcode;
   return typeof code === 'number' ? code & 0xff : undefined;
 }

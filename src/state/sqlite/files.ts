@@ -10,7 +10,7 @@ export function fileErrorCode(error: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined;
 }
 
-export function isFull(error: unknown): boolean {
+function isFull(error: unknown): boolean {
   const code = fileErrorCode(error);
   return code === 'ENOSPC' || code === 'EDQUOT';
 }

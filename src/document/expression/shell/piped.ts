@@ -2,7 +2,7 @@ import { INTERPRETERS, type Interpreter, programName, WRAPPERS } from './program
 import type { Command, Language, Stage, Word } from './types.ts';
 
 /** Does this command read its program from standard input? In which language? */
-export function readsProgram(command: Command): Language | undefined {
+function readsProgram(command: Command): Language | undefined {
   const { words } = command;
   let from = 0;
   for (
