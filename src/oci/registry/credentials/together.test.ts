@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/prom
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { takeTurn } from '../../store/turn.ts';
 import { eraseCredential, storeCredential } from './index.ts';
 
 /** Called when a file has been read, so that another process can write it meanwhile. */
@@ -70,4 +71,20 @@ it('sweeps the secrets that a killed login has left beside the file', async () =
   await login('r.test');
   expect(await hosts()).toEqual(['r.test']);
   expect((await readdir(home)).sort()).toEqual(['config.json', 'elsewhere']);
+});
+
+it('gives up on a lock that nobody lets go of', async () => {
+  await using _held = await takeTurn(join(home, '.config.json.skycap-lock'), signal);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const waiting = expect(login('a.test')).rejects.toMatchObject({
+      code: 'CREDENTIALS_FILE_INVALID',
+      message: expect.stringMatching(/skycap-lock has been locked for 30 seconds$/),
+    });
+    await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1));
+    vi.advanceTimersByTime(30_000);
+    await waiting;
+  } finally {
+    vi.useRealTimers();
+  }
 });
