@@ -87,6 +87,10 @@ const APART: readonly Difference[] = [
         .some((length) => length % 512 !== 0),
   },
   {
+    name: 'a sparse map before a header of the oldest form, with which GNU tar does not read it; as Docker',
+    when: ({ bytes }) => bytes.includes('GNU.sparse.') && heads(bytes).some(({ isOldest }) => isOldest),
+  },
+  {
     name: 'a sparse file without any piece, of which GNU tar reads nothing; as Docker',
     when: ({ said }) => /invalid GNU\.sparse\.map=$/m.test(said),
   },
@@ -113,6 +117,7 @@ const APART: readonly Difference[] = [
 
 interface Head {
   readonly type: string;
+  readonly isOldest: boolean;
   readonly size: string;
   /** Mode, owner, size, time and device as they stand. */
   readonly numbers: readonly string[];
@@ -138,6 +143,7 @@ function heads(bytes: Buffer): readonly Head[] {
     if (block.toString('latin1', 148, 154) === stated)
       found.push({
         type: block.toString('latin1', 156, 157),
+        isOldest: block.toString('latin1', 257, 262) !== 'ustar',
         size: block.toString('latin1', 124, 136),
         numbers: NUMBERS.map(([start, end]) => block.toString('latin1', start, end)),
       });
