@@ -157,7 +157,7 @@ function makeRun(
     mkdirSync(layout.workspace, { mode: 0o755 });
   } else {
     renameSync(kept.workspace, layout.workspace);
-    if (existsSync(kept.artefacts)) renameSync(kept.artefacts, layout.artefacts);
+    if (existsSync(kept.madePoints)) renameSync(kept.madePoints, layout.madePoints);
   }
   giveTo(layout.workspace, options.owner);
 }
