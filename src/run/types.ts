@@ -44,6 +44,7 @@ export interface RunOptions {
   readonly keep: boolean;
   /** Show output that may hold a value which is sensitive only once it is known. */
   readonly showLive: boolean;
+  /** Of a stream from which an output is read, and of what a step prints that is held back (S22). */
   readonly maxOutputBytes: number;
 }
 

@@ -1,5 +1,5 @@
 import type { ActionRequest, ActionResult } from '../../installation/index.ts';
-import type { RunOptions } from '../../run/index.ts';
+import { defaultRunOptions, type RunOptions } from '../../run/index.ts';
 import type { SettingsFlags } from '../../settings/index.ts';
 import { installationName } from '../commands/common.ts';
 import { type Composition, compose } from '../compose.ts';
@@ -134,13 +134,13 @@ function actionRequest(action: string, inputs: ActionInputs, details: RequestDet
   };
 }
 
-function runOptions(inputs: ActionInputs): RunOptions {
+function runOptions({ graceMs, alwaysGraceMs, keep, showLive }: ActionInputs): RunOptions {
   return {
-    graceMs: inputs.graceMs ?? 10_000,
-    alwaysGraceMs: inputs.alwaysGraceMs ?? 300_000,
-    keep: inputs.keep,
-    showLive: inputs.showLive,
-    maxOutputBytes: 64 * 1024 * 1024,
+    ...defaultRunOptions,
+    keep,
+    showLive,
+    ...(graceMs === undefined ? {} : { graceMs }),
+    ...(alwaysGraceMs === undefined ? {} : { alwaysGraceMs }),
   };
 }
 

@@ -1,5 +1,5 @@
 import { dirname, join, resolve } from 'node:path';
-import type { Json } from '../../document/index.ts';
+import type { BundleSource, ParameterInput } from '../../installation/index.ts';
 import { kernelError } from '../../kernel/index.ts';
 import { parseCredentialArgument } from '../../secrets/index.ts';
 import type { ConsentFlags, CredentialSource } from '../../settings/index.ts';
@@ -8,18 +8,11 @@ import { MAX_INPUT_BYTES, readUserFile, upTo } from '../commands/input.ts';
 import { notSupported, usage } from '../errors.ts';
 import type { Context, Flags } from '../types.ts';
 
-/** A value as the user gave it, before anyone knows its parameter's type. */
-export type ParameterInput =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
-  | { readonly kind: 'json'; readonly value: Json };
-
 /** What the flags of an action say, files and standard input read. */
 export interface ActionInputs {
-  readonly source: { readonly file: string; readonly directory: string; readonly lockFile: string };
+  readonly source: BundleSource;
   readonly parameters: Readonly<Record<string, ParameterInput>>;
   readonly credentials: Readonly<Record<string, CredentialSource>>;
-  readonly labels: Readonly<Record<string, string>>;
   readonly consents: ConsentFlags;
   readonly engine: string | undefined;
   readonly dryRun: boolean;
@@ -42,7 +35,6 @@ export async function readActionInputs(flags: Flags, context: Context): Promise<
     source: { file, directory, lockFile: join(directory, 'porter.lock') },
     parameters: await readParameters(flags, context),
     credentials: readCredentials(flags.list('credential')),
-    labels: {},
     consents: {
       ...consent('docker', flags.optional('allow-docker-host-access')),
       ...consent('hostNetwork', flags.optional('allow-host-network')),
