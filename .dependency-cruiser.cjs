@@ -62,8 +62,8 @@ const typesOnly = {
   state: ['settings'],
   installation: ['settings'],
   bundle: ['oci'],
-  plan: ['oci', 'engine', 'images'],
-  run: ['engine', 'state', 'oci'],
+  plan: ['oci', 'engine'],
+  run: ['engine', 'state'],
 };
 const forbidden = [
   {
@@ -113,7 +113,7 @@ for (const [room, allowed] of Object.entries(rooms)) {
       name: `types-only-of-${room}`,
       severity: 'error',
       from: { path: `^src/${room}/`, pathNot: ['\\.test\\.ts$', '\\.contract\\.ts$'] },
-      // Pure parsers (references, digests) stand in oci/reference and may be used as values.
+      // Pure parsers (references, digests) stand in oci/names and may be used as values.
       to: {
         path: soft.map((r) => `^src/${r}/`),
         dependencyTypesNot: ['type-only'],

@@ -20,7 +20,6 @@ export interface BundleSource {
 export interface ActionRequest {
   /** `install`, `upgrade`, `uninstall` or a custom action. */
   readonly action: string;
-  /** Undefined: what the installation was made from. */
   readonly source: BundleSource;
   readonly key: InstallationKey;
   readonly labels: Readonly<Record<string, string>>;
