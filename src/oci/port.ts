@@ -1,6 +1,7 @@
 import type { Emit } from '../kernel/index.ts';
 import type { Descriptor, Digest, PinnedImage, Platform, Reference } from './types.ts';
 
+/** What all that waits takes; events tell of progress. */
 export interface TransferOptions {
   readonly signal: AbortSignal;
   readonly emit: Emit<OciEvent>;
@@ -157,6 +158,7 @@ export interface TagOptions {
   readonly sparse?: boolean;
 }
 
+/** A name in the store. */
 export interface StoredImage {
   readonly reference: string;
   readonly descriptor: Descriptor;
@@ -207,6 +209,7 @@ export interface Store extends AsyncDisposable {
   fsck(options: { readonly repair: boolean } & TransferOptions): Promise<readonly FsckFinding[]>;
 }
 
+/** What `fsck` found (docs/store.md). */
 export interface FsckFinding {
   readonly kind: 'blob-digest' | 'blob-missing' | 'partial' | 'layer' | 'index';
   readonly subject: string;

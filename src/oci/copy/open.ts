@@ -25,7 +25,12 @@ export interface Ends extends TransferOptions {
   readonly directory: string;
 }
 
-/** @throws OCI_LAYOUT_INVALID, OCI_ARCHIVE_INVALID, OCI_IMAGE_MISSING, OCI_DAEMON_* */
+/**
+ * What an image is read from. Files are opened and their names looked up; a registry and the store are asked only when
+ * something is read.
+ *
+ * @throws OCI_LAYOUT_INVALID, OCI_ARCHIVE_INVALID, OCI_IMAGE_MISSING, OCI_DAEMON_*
+ */
 export async function openSource(transport: Transport, ends: Ends): Promise<ImageSource> {
   const name = formatTransport(transport);
   switch (transport.kind) {
@@ -62,7 +67,11 @@ export interface TargetOptions {
   readonly replace: boolean;
 }
 
-/** @throws OCI_TRANSPORT_INVALID for what cannot be written to, OCI_LAYOUT_INVALID, OCI_ARCHIVE_WRITE, OCI_DAEMON_* */
+/**
+ * What an image is written to. Until it is disposed of, other commands that write to the same layout or archive wait.
+ *
+ * @throws OCI_TRANSPORT_INVALID for what cannot be written to, OCI_LAYOUT_INVALID, OCI_ARCHIVE_WRITE, OCI_DAEMON_*
+ */
 export async function openTarget(
   transport: Transport,
   ends: Ends,

@@ -21,6 +21,8 @@ export interface SourceImage {
 }
 
 /**
+ * The image of a platform as a value, from an index or a manifest (image-spec, image-index.md). Layers are not read.
+ *
  * @throws OCI_PLATFORM_MISSING, OCI_MANIFEST_INVALID, OCI_BLOB_CORRUPT, OCI_BLOB_MISSING, and what the source throws
  */
 export async function readSourceImage(

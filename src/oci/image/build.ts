@@ -26,6 +26,7 @@ import { spoolBlob } from './spool.ts';
 /** What a new image says about itself; left out means empty. */
 export type NewConfig = Partial<ImageRunConfig>;
 
+/** What a manifest and a config say of a layer (image-spec, descriptor.md, and config.md, `diff_ids`). */
 export interface BuiltLayer {
   readonly descriptor: Descriptor;
   readonly diffId: Digest;
@@ -84,6 +85,12 @@ export async function importRootfs(
   return await buildImage(store, { ...rest, layers: [source] }, transfer);
 }
 
+/**
+ * Packs a layer and puts its blob into the store, under no name: a manifest has to lead to it before a prune. Gzip
+ * unless another compression is asked for.
+ *
+ * @throws OCI_LAYER_INVALID, OCI_LAYER_WRITE, DISK_FULL, CANCELLED
+ */
 export async function addLayer(
   store: Store,
   source: LayerSource,

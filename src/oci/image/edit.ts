@@ -135,7 +135,7 @@ export function squash(image: ImageValue, keep: number, merged: ImageLayer): Ima
   });
 }
 
-/** @throws OCI_EDIT_INVALID where the image has not more than `keep` layers */
+/** Whether `squash` can leave the lowest `keep` layers as they are. @throws OCI_EDIT_INVALID where it cannot */
 export function checkKeep(image: ImageValue, keep: number): void {
   const count = image.manifest.layers.length;
   if (Number.isInteger(keep) && keep >= 0 && keep < count) return;

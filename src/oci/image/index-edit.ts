@@ -16,7 +16,7 @@ export interface IndexValue {
 /** Docker's name for what an attestation is about (BuildKit, "attestation storage"). */
 const ATTESTED = 'vnd.docker.reference.digest';
 
-/** @throws OCI_MANIFEST_INVALID */
+/** An index (image-spec, image-index.md), or Docker's manifest list, from its bytes. @throws OCI_MANIFEST_INVALID */
 export function decodeIndex(bytes: Uint8Array): IndexValue {
   return { index: parseIndex(bytes), document: parseStrictJson(bytes, 'an index') as JsonObject };
 }

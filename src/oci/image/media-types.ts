@@ -13,6 +13,7 @@ export function isManifestType(mediaType: string): boolean {
   return mediaType === OCI_MANIFEST || mediaType === DOCKER_MANIFEST;
 }
 
+/** Whether a descriptor or a document is an index, or Docker's manifest list, by its media type. */
 export function isIndex({ mediaType }: { readonly mediaType: string }): boolean {
   return isIndexType(mediaType);
 }

@@ -3,6 +3,7 @@ import type { Descriptor, Digest, ImageRunConfig, Platform } from '../types.ts';
 import { Fields, isObject, type JsonObject, parseStrictJson } from './json.ts';
 import { isIndexType, isManifestType, OCI_INDEX, OCI_MANIFEST } from './media-types.ts';
 
+/** image-spec, manifest.md, or Docker's image manifest version 2, schema 2. */
 export interface Manifest {
   readonly kind: 'manifest';
   readonly mediaType: string;
@@ -13,6 +14,7 @@ export interface Manifest {
   readonly artifactType?: string;
 }
 
+/** image-spec, image-index.md, or Docker's manifest list. */
 export interface Index {
   readonly kind: 'index';
   readonly mediaType: string;
@@ -21,6 +23,7 @@ export interface Index {
   readonly subject?: Descriptor;
 }
 
+/** What an image config says that matters for running it (image-spec, config.md). */
 export interface ImageConfig {
   readonly platform: Platform;
   readonly run: ImageRunConfig;
@@ -96,12 +99,14 @@ export function parseManifestOrIndex(bytes: Uint8Array, announced: string | unde
   throw fields.fail(`its media type ${type} is not known`);
 }
 
+/** A manifest (image-spec, manifest.md), read as `parseManifestOrIndex` does. @throws OCI_MANIFEST_INVALID */
 export function parseManifest(bytes: Uint8Array, announced?: string): Manifest {
   const parsed = parseManifestOrIndex(bytes, announced);
   if (parsed.kind !== 'manifest') throw new Fields('a manifest').fail('it is an index');
   return parsed;
 }
 
+/** An index (image-spec, image-index.md), read as `parseManifestOrIndex` does. @throws OCI_MANIFEST_INVALID */
 export function parseIndex(bytes: Uint8Array, announced?: string): Index {
   const parsed = parseManifestOrIndex(bytes, announced);
   if (parsed.kind !== 'index') throw new Fields('an index').fail('it is a manifest');

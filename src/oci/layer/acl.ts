@@ -21,6 +21,7 @@ const OTHER = 0x20;
 /** In this order, and all but the named at most once. */
 const ORDER: readonly number[] = [OWNER, USER, GROUP, NAMED_GROUP, MASK, OTHER];
 
+/** Attributes that hold access control lists (acl(5)). */
 export const ACCESS_LIST = 'system.posix_acl_access';
 export const DEFAULT_LIST = 'system.posix_acl_default';
 

@@ -53,7 +53,10 @@ export interface Volume {
   grown: number;
 }
 
-export const emptyVolume = (): Volume => ({ packed: 0, unpacked: 0, grown: 0 });
+/** Where nothing was read yet. */
+export function emptyVolume(): Volume {
+  return { packed: 0, unpacked: 0, grown: 0 };
+}
 
 /** Asked before the bytes are written. @throws OCI_LAYER_LIMIT */
 export function grow(volume: Volume, bytes: number, limits: LayerLimits): void {

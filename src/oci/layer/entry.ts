@@ -4,6 +4,7 @@
  */
 export type ByteString = string;
 
+/** `link` is a hard link. */
 export type EntryType = 'file' | 'directory' | 'symlink' | 'link' | 'char' | 'block' | 'fifo';
 
 export interface Time {
@@ -13,6 +14,7 @@ export interface Time {
   readonly nanos: number;
 }
 
+/** An entry of an archive, whatever kind of header it came in (L5). */
 export interface TarEntry {
   readonly path: ByteString;
   readonly type: EntryType;
@@ -31,6 +33,7 @@ export interface TarEntry {
   readonly xattrs?: ReadonlyMap<string, Buffer>;
 }
 
+/** A text as the byte string of its UTF-8. */
 export function toBytes(text: string): ByteString {
   return Buffer.from(text, 'utf8').toString('latin1');
 }

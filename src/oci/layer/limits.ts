@@ -19,6 +19,7 @@ export interface LayerLimits {
   readonly maxMetaBytes: number;
 }
 
+/** docs/layers.md, L24. */
 export const DEFAULT_LIMITS: LayerLimits = {
   maxEntries: 1_000_000,
   maxBytes: 128 * 2 ** 30,

@@ -25,6 +25,7 @@ const SHA256 = { algorithm: 'sha256' } as const;
 const LAYER_TYPE =
   /^application\/vnd\.(oci\.image\.layer\.(v1|nondistributable\.v1)\.tar([+.](gzip|zstd))?|docker\.image\.rootfs\.(foreign\.)?diff\.tar([.+](gzip|zstd))?)$/;
 
+/** What a layer was, once all of it is in its folder. */
 export interface Unpacked {
   readonly diffId: Digest;
   readonly entries: number;

@@ -112,6 +112,7 @@ function gnuLong(typeFlag: 'L' | 'K', value: string): Buffer {
 
 const ZEROS = Buffer.alloc(BLOCK);
 
+/** The zeros behind a body of `size` bytes, up to a whole block of 512. */
 export function padding(size: number): Buffer {
   return ZEROS.subarray(0, pad(size));
 }

@@ -14,6 +14,7 @@ export async function loadRegistryClient(): Promise<typeof import('./client/inde
   return await import('./client/index.ts');
 }
 
+/** `serveRegistry`: a store as a registry (distribution-spec 1.1). */
 export async function loadRegistryServer(): Promise<typeof import('./server/index.ts')> {
   return await import('./server/index.ts');
 }
