@@ -6,6 +6,8 @@ import { encodeEntry, endOfArchive, padding, type TarEntry, toBytes } from '../o
 import { ignoreRules } from './ignore.ts';
 
 const MAX_IGNORE_BYTES = 1 << 20;
+/** What `skycap lock` has beside `porter.lock` for a moment, and leaves there where it is killed. */
+const LOCK_IN_THE_MAKING = '.porter.lock.*';
 
 export interface BundleFile {
   /** Relative to the bundle's folder, with `/`. */
@@ -22,7 +24,7 @@ export interface BundleFile {
  * name; other kinds than files, folders and links are left out. Sorted by path, so that equal folders are equal.
  */
 export async function listBundleFiles(folder: string): Promise<readonly BundleFile[]> {
-  const ignore = ignoreRules().add(['.git', '.porterignore', '.dockerignore']);
+  const ignore = ignoreRules().add(['.git', '.porterignore', '.dockerignore', LOCK_IN_THE_MAKING]);
   for (const name of ['.porterignore', '.dockerignore']) {
     const text = await ignoreFile(join(folder, name));
     if (text !== undefined) ignore.add(text);
@@ -32,7 +34,8 @@ export async function listBundleFiles(folder: string): Promise<readonly BundleFi
   const walk = async (relative: string): Promise<void> => {
     for (const name of await namesIn(folder, relative, keeps)) {
       const path = relative === '' ? name : `${relative}/${name}`;
-      const info = await lstat(join(folder, path));
+      const info = await unlessGone(lstat(join(folder, path)));
+      if (info === undefined) continue;
       const type = info.isDirectory()
         ? 'directory'
         : info.isSymbolicLink()
@@ -59,6 +62,14 @@ export async function listBundleFiles(folder: string): Promise<readonly BundleFi
   return found.sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
+/** Editors and other commands make files for a moment; undefined where one has gone meanwhile. */
+async function unlessGone<T>(found: Promise<T>): Promise<T | undefined> {
+  return await found.catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+    return undefined;
+  });
+}
+
 /** @throws BUNDLE_UNREADABLE for a name that is no UTF-8, unless it is ignored: digests, locks and records are text */
 async function namesIn(
   folder: string,
@@ -66,7 +77,8 @@ async function namesIn(
   keeps: (path: string) => boolean,
 ): Promise<readonly string[]> {
   const names: string[] = [];
-  for (const bytes of await readdir(join(folder, relative), { encoding: 'buffer' })) {
+  const found = readdir(join(folder, relative), { encoding: 'buffer' });
+  for (const bytes of relative === '' ? await found : ((await unlessGone(found)) ?? [])) {
     const name = bytes.toString('utf8');
     const path = relative === '' ? name : `${relative}/${name}`;
     if (Buffer.from(name).equals(bytes)) names.push(name);

@@ -1,11 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { ImageAccess } from '../images/index.ts';
 import { digestOf } from '../oci/names/index.ts';
 import { imagesByName } from './action.fixture.ts';
-import { lockBundle } from './ensure-lock.ts';
+import { loadBundleSource } from './bundle-source.ts';
+import { ensureLock, lockBundle } from './ensure-lock.ts';
+import type { ActionDeps, ActionRequest } from './types.ts';
 
 let directory: string;
 beforeEach(() => {
@@ -24,14 +26,14 @@ install:
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-const lock = (images: ImageAccess, update: readonly string[], check = false) => {
-  const lockFile = join(directory, 'porter.lock');
-  return lockBundle(
-    { file: join(directory, 'porter.yaml'), directory, lockFile },
-    { images },
-    { update, check },
-  );
-};
+const NEVER = new AbortController().signal;
+const sourceOf = () => ({
+  file: join(directory, 'porter.yaml'),
+  directory,
+  lockFile: join(directory, 'porter.lock'),
+});
+const lock = (images: ImageAccess, update: readonly string[], check = false) =>
+  lockBundle(sourceOf(), { images, signal: NEVER }, { update, check });
 
 /** Tags that lead elsewhere since. */
 const later: ImageAccess = {
@@ -42,10 +44,11 @@ const later: ImageAccess = {
   }),
 };
 
-const pins = (): readonly string[] => {
+const pinsOf = (names: readonly string[]): readonly string[] => {
   const { invocationImages } = JSON.parse(readFileSync(join(directory, 'porter.lock'), 'utf8'));
-  return ['one', 'two'].map((name) => invocationImages[name].digest);
+  return names.map((name) => invocationImages[name].digest);
 };
+const pins = (): readonly string[] => pinsOf(['one', 'two']);
 
 it('keeps the pin that another command moves while this one moves its own', async () => {
   await lock(imagesByName, []);
@@ -82,4 +85,66 @@ it('does not wait for ever for one who writes without end', async () => {
   await lock(busy, ['one']);
   expect(written).toBe(5);
   expect(pins()[0]).toBe(digestOf('ghcr.io/acme/one:1, later'));
+});
+
+it('loses no pin where many commands move one each at the very same time', async () => {
+  const names = ['a', 'b', 'c', 'd', 'e', 'f'];
+  const images = names.map((name) => `  - {name: ${name}, image: "ghcr.io/acme/${name}:1"}\n`).join('');
+  writeFileSync(
+    join(directory, 'porter.yaml'),
+    `name: shop
+version: 1.0.0
+invocationImages:
+${images}install:
+  - {description: d, invoke: {name: a, action: {command: ["true"]}}}
+`,
+  );
+  await lock(imagesByName, []);
+  await Promise.all(names.map((name) => lock(later, [name])));
+  expect(pinsOf(names)).toEqual(names.map((name) => digestOf(`ghcr.io/acme/${name}:1, later`)));
+  expect(readdirSync(directory).sort()).toEqual(['porter.lock', 'porter.yaml']);
+});
+
+it('goes without a turn where there can be no private folder', async () => {
+  const turn = join(directory, '.porter.lock.skycap-lock');
+  mkdirSync(turn);
+  chmodSync(turn, 0o777);
+  await lock(imagesByName, []);
+  expect(pins()).toEqual(['one', 'two'].map((name) => digestOf(`ghcr.io/acme/${name}:1`)));
+  chmodSync(turn, 0o700);
+  await lock(imagesByName, []);
+  expect(readdirSync(directory).sort()).toEqual(['porter.lock', 'porter.yaml']);
+});
+
+it('asks again where another command changes the lock while the question stands', async () => {
+  await lock(imagesByName, []);
+  const both = readFileSync(join(directory, 'porter.lock'), 'utf8');
+  const { two: _two, ...one } = JSON.parse(both).invocationImages;
+  writeFileSync(
+    join(directory, 'porter.lock'),
+    `${JSON.stringify({ ...JSON.parse(both), invocationImages: one }, undefined, 2)}\n`,
+  );
+  const source = sourceOf();
+  const loaded = await loadBundleSource(source);
+  const asked: string[][] = [];
+  const pinned = await ensureLock(
+    { source } as ActionRequest,
+    {
+      images: later,
+      signal: NEVER,
+      async offerLock(changes) {
+        asked.push(changes.map(({ name }) => name));
+        if (asked.length === 1) await lock(later, ['one']);
+        return true;
+      },
+    } as Partial<ActionDeps> as ActionDeps,
+    { loaded, names: ['one', 'two'] },
+  );
+  // The other command has pinned both: nothing is left to be asked.
+  expect(asked).toEqual([['two']]);
+  const moved = ['one', 'two'].map((name) => digestOf(`ghcr.io/acme/${name}:1, later`));
+  expect(pins()).toEqual(moved);
+  expect(['one', 'two'].map((name) => (pinned.invocationImages[name] as { digest?: string }).digest)).toEqual(
+    moved,
+  );
 });

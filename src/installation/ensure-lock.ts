@@ -1,4 +1,6 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import type { Bundle } from '../bundle/index.ts';
 import { didYouMean } from '../document/index.ts';
 import {
@@ -12,11 +14,12 @@ import {
 } from '../images/index.ts';
 import { failpoint, isSkycapError, own } from '../kernel/index.ts';
 import { writeFileAtomic } from '../kernel/system/index.ts';
+import { loadStore } from '../oci/index.ts';
 import { buildInputs } from './build-inputs.ts';
 import { type LoadedBundle, readBundleFile, readLock } from './bundle-source.ts';
 import type { ActionDeps, ActionRequest, BundleSource } from './types.ts';
 
-/** Someone who writes the lock more often than that while it is made has the last word. */
+/** Who was too late that often keeps the others waiting. */
 const MOST_TRIES = 5;
 
 /**
@@ -39,16 +42,11 @@ export async function ensureLock(
   ];
   if (missing.length === 0) return lock;
   if (deps.offerLock !== undefined) {
-    const made = await makeLock(
-      { bundle, previous: lock, update: [] },
-      deps.images,
-      buildInputs(request.source.directory),
-    );
-    if (await deps.offerLock(made.changes)) {
-      await writeLock(request.source.lockFile, made.lock);
+    const made = await offered(request.source, deps, { bundle, offer: deps.offerLock });
+    if (made !== undefined) {
       // What lint could not say without it: `with:` against the interfaces, `args:` behind entrypoints.
-      await readBundleFile(request.source, made.lock);
-      return made.lock;
+      await readBundleFile(request.source, made);
+      return made;
     }
   }
   const code = loaded.hasLock ? 'LOCK_ENTRY_MISSING' : 'LOCK_MISSING';
@@ -61,10 +59,29 @@ export async function ensureLock(
   });
 }
 
+/** Asks again where another command has changed the lock meanwhile: then the answer was to something else. */
+async function offered(
+  { directory, lockFile }: BundleSource,
+  deps: Pick<ActionDeps, 'images' | 'signal'>,
+  { bundle, offer }: { readonly bundle: Bundle; readonly offer: NonNullable<ActionDeps['offerLock']> },
+): Promise<Lock | undefined> {
+  for (;;) {
+    const before = await textOf(lockFile);
+    const previous = (await readLock(lockFile)) ?? emptyLock;
+    const { changes, lock } = await makeLock(
+      { bundle, previous, update: [] },
+      deps.images,
+      buildInputs(directory),
+    );
+    if (changes.length > 0 && !(await offer(changes))) return undefined;
+    if (await writeUponSame(lockFile, { lock, before, signal: deps.signal })) return lock;
+  }
+}
+
 /** `skycap lock`: pins what is missing, moves what is asked for, says what changed. */
 export async function lockBundle(
   source: BundleSource,
-  deps: Pick<ActionDeps, 'images'>,
+  deps: Pick<ActionDeps, 'images' | 'signal'>,
   options: { readonly update: 'all' | readonly string[]; readonly check: boolean },
 ): Promise<{
   readonly changes: readonly LockChange[];
@@ -74,13 +91,13 @@ export async function lockBundle(
   // Without the lock that is about to change: it must not stand in the way of a better one.
   const { bundle } = await readBundleFile(source);
   checkNames(bundle, options.update);
-  const made = await makeAndWrite(source.lockFile, options, async () =>
+  const make = async (): Promise<MadeLock> =>
     makeLock(
       { bundle, previous: await previousLock(source.lockFile, options.update), update: options.update },
       deps.images,
       buildInputs(source.directory),
-    ),
-  );
+    );
+  const made = options.check ? await make() : await makeAndWrite(source.lockFile, deps.signal, make);
   const { moved } = options.update === 'all' ? { moved: [] } : await tagsNow(bundle, made.lock, deps.images);
   return { ...made, moved };
 }
@@ -90,18 +107,51 @@ type MadeLock = Awaited<ReturnType<typeof makeLock>>;
 /** Registries take their time: what another command has pinned meanwhile is not taken back. */
 async function makeAndWrite(
   file: string,
-  { check }: { readonly check: boolean },
+  signal: AbortSignal,
   make: () => Promise<MadeLock>,
 ): Promise<MadeLock> {
-  for (let tries = 1; ; tries++) {
+  for (let tries = 1; tries < MOST_TRIES; tries++) {
     const before = await textOf(file);
     const made = await make();
-    if (check) return made;
-    if (tries < MOST_TRIES && (await textOf(file)) !== before) continue;
-    await writeLock(file, made.lock);
-    return made;
+    if (await writeUponSame(file, { lock: made.lock, before, signal })) return made;
+  }
+  await using _turn = await turnWith(file, signal);
+  const made = await make();
+  await writeLock(file, formatLock(made.lock));
+  return made;
+}
+
+/** @returns false, and has written nothing, where the file is not as it was `before` */
+async function writeUponSame(
+  file: string,
+  {
+    lock,
+    before,
+    signal,
+  }: { readonly lock: Lock; readonly before: string | undefined; readonly signal: AbortSignal },
+): Promise<boolean> {
+  const text = formatLock(lock);
+  // A lock that says the same stays as it is, with its time, and where nothing can be written.
+  if (text === before && !existsSync(turnOf(file))) return true;
+  // Another command's, or that of one that was killed, which goes with this one.
+  await using _turn = await turnWith(file, signal);
+  if ((await textOf(file)) !== before) return false;
+  await writeLock(file, text);
+  return true;
+}
+
+/** One command at a time looks at the lock and writes it; without locks or rights to files one goes without. */
+async function turnWith(file: string, signal: AbortSignal): Promise<AsyncDisposable | undefined> {
+  const { takeTurn } = await loadStore();
+  try {
+    return await takeTurn(turnOf(file), signal);
+  } catch (error) {
+    if (isSkycapError(error, 'OCI_ARCHIVE_WRITE')) return undefined;
+    throw error;
   }
 }
+
+const turnOf = (file: string): string => join(dirname(file), `.${basename(file)}.skycap-lock`);
 
 function textOf(file: string): Promise<string | undefined> {
   return readFile(file, 'utf8').catch(() => undefined);
@@ -134,9 +184,7 @@ async function previousLock(file: string, update: 'all' | readonly string[]): Pr
   }
 }
 
-/** A lock that says the same stays as it is, with its time. */
-async function writeLock(file: string, lock: Lock): Promise<void> {
-  const text = formatLock(lock);
+async function writeLock(file: string, text: string): Promise<void> {
   if ((await textOf(file)) === text) return;
   await writeFileAtomic(file, text, {
     mode: 0o666,

@@ -36,7 +36,8 @@ install:
 `,
       });
       await killedAt(moment, ['lock'], cwd);
-      expect(readdirSync(cwd)).toHaveLength(2);
+      // What it was writing, or has written, and its turn.
+      expect(readdirSync(cwd)).toHaveLength(3);
 
       expectCode(await world.skycap(['lock'], { cwd }), 0);
 

@@ -38,7 +38,7 @@ export const command: Command = {
     const moves = update ? (names.length === 0 ? ('all' as const) : names) : [];
     const { changes, moved } = await lockBundle(
       source,
-      { images: await rooms.images() },
+      { images: await rooms.images(), signal: context.signal },
       { update: moves, check },
     );
     await context.result({
