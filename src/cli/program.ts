@@ -111,7 +111,9 @@ function refusePorter(resolved: Resolved): void {
 
 async function runCommand(invocation: Invocation, host: Host, controls: Controls): Promise<number> {
   const running = createContext(invocation, host, controls);
-  const stop = controls.onInterrupt((count) => running.emit(cancelNotice(count, running.busy())));
+  const stop = controls.onInterrupt((count) =>
+    running.emit(cancelNotice(count, running.busy(), invocation.command)),
+  );
   try {
     const exitCode = await invocation.command.run(invocation, running.context);
     const ignored = invocation.flags.unread();
@@ -136,7 +138,17 @@ async function runCommand(invocation: Invocation, host: Host, controls: Controls
   }
 }
 
-function cancelNotice(count: number, busy: readonly string[]): Event & { readonly message: string } {
+function cancelNotice(
+  count: number,
+  busy: readonly string[],
+  { onInterrupt }: Command,
+): Event & { readonly message: string } {
+  if (onInterrupt !== undefined) {
+    return {
+      type: 'cancel.requested',
+      message: count === 1 ? onInterrupt : 'press Ctrl-C again to leave at once',
+    };
+  }
   const what =
     busy.length === 0
       ? 'what is going on'
@@ -145,7 +157,7 @@ function cancelNotice(count: number, busy: readonly string[]): Event & { readonl
         : `steps ${busy.join(', ')}`;
   const message =
     count === 1
-      ? `cancelling: waiting for ${what} to end; press Ctrl-C again to kill ${busy.length === 0 ? 'it' : busy.length === 1 ? 'it' : 'them'}`
+      ? `cancelling: waiting for ${what} to end; press Ctrl-C again to kill ${busy.length > 1 ? 'them' : 'it'}`
       : `killing ${what}; press Ctrl-C again to leave at once`;
   return { type: 'cancel.requested', message };
 }

@@ -47,6 +47,8 @@ export interface Command {
   readonly examples: readonly Example[];
   /** Writes bytes or a text of its own to stdout: has no `--output`. */
   readonly raw?: boolean;
+  /** What the first Ctrl-C says where it cancels nothing: a command that only watches or serves until then. */
+  readonly onInterrupt?: string;
   /** Resolves to the exit code; errors are thrown. */
   run(invocation: Invocation, context: Context): Promise<number>;
 }

@@ -85,7 +85,10 @@ describe('signals', () => {
     const ended = collect(child);
     await firstLine(child);
     child.kill('SIGINT');
-    expect(await ended).toMatchObject({ exitCode: 130, signal: null });
+    const ran = await ended;
+    expect(ran).toMatchObject({ exitCode: 130, signal: null });
+    expect(ran.stderr).toContain('no longer watching; the run is not cancelled');
+    expect(ran.stderr).not.toContain('kill');
   });
 
   test('the registry is stopped by TERM, with exit 0', async () => {
@@ -93,7 +96,10 @@ describe('signals', () => {
     const ended = collect(child);
     await firstLine(child);
     child.kill('SIGTERM');
-    expect(await ended).toMatchObject({ exitCode: 0, signal: null });
+    const ran = await ended;
+    expect(ran).toMatchObject({ exitCode: 0, signal: null });
+    expect(ran.stderr).toContain('stopping');
+    expect(ran.stderr).not.toContain('kill');
   });
 
   test('the third one leaves at once', async () => {

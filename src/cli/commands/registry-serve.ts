@@ -12,6 +12,7 @@ export const command: Command = {
   summary: 'serve the store as a registry',
   description:
     'On loopback, until it is stopped; docker, skopeo and others can pull from it. No certificate is made for https: one that nobody trusts teaches to switch the check off. Bring one, e.g. of an authority of your own. The first line on stdout is its address. What is kept as `localhost/NAME` is offered as NAME, `docker.io/library/NAME` too, everything else under its whole name.',
+  onInterrupt: 'stopping',
   arguments: [],
   flags: [
     {

@@ -12,6 +12,7 @@ export const command: Command = {
   summary: 'print the log of a run',
   description:
     'The log holds what the steps wrote, with sensitive values masked, and what happened to them. Without a run it is the last one of the installation.',
+  onInterrupt: 'no longer watching; the run is not cancelled',
   arguments: [{ name: 'ID', required: false, summary: 'id of the run' }],
   flags: [
     namespaceFlag,
