@@ -31,7 +31,7 @@ export async function completionScript(shell: string, entries: readonly CommandE
         paths: [entry.path, ...entry.aliases],
         summary: entry.summary,
         flags: flagsOf(command).filter((flag) => flag.hidden !== true),
-        choices: command.arguments[0]?.choices ?? [],
+        choices: entry.path === 'completion' ? Object.keys(shells) : (command.arguments[0]?.choices ?? []),
         takesFiles: command.arguments.some((argument) => /FILE|FOLDER|PATH/.test(argument.name)),
       };
     }),
@@ -69,7 +69,7 @@ function bash(rows: readonly Row[]): string {
   );
   const commands = rows.map(({ paths, flags, choices }) => {
     const patterns = paths.map((path) => `'${path}'`).join('|');
-    return `    ${patterns}) words='${[...choices, ...flagWords(flags)].join(' ')}' ;;`;
+    return `    ${patterns}) words='${choices.join(' ')}' flags='${flagWords(flags).join(' ')}' ;;`;
   });
   const values = choiceCases(rows).map(
     ([flags, words]) =>
@@ -77,29 +77,30 @@ function bash(rows: readonly Row[]): string {
   );
   return `# bash completion for skycap
 _skycap() {
-  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} path='' word words=''
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} path='' word words='' flags=''
   case $previous in
 ${values.join('\n')}
   esac
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case $word in -*) continue ;; esac
-    case " $(_skycap_words "$path") " in
+    _skycap_words "$path"
+    case " $words " in
       *" $word "*) path="\${path:+$path }$word" ;;
     esac
   done
-  words="$(_skycap_words "$path")"
+  _skycap_words "$path"
+  # Flags only where one is begun: what else may stand there is a value, a name or a file, which are bash's to complete.
+  case $current in -*) words=$flags ;; esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
-  [ \${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
 }
 _skycap_words() {
-  local words=''
+  words='' flags=''
   case $1 in
 ${groups.join('\n')}
 ${commands.join('\n')}
   esac
-  printf '%s' "$words"
 }
-complete -o filenames -F _skycap skycap
+complete -o bashdefault -o default -F _skycap skycap
 `;
 }
 

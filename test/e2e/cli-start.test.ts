@@ -159,6 +159,15 @@ describe('how it answers', () => {
     ]);
     const flags = `${stdout}\nCOMP_WORDS=(skycap install --dry); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;
     expect(execFileSync('bash', ['-c', flags]).toString().trim()).toBe('--dry-run');
+    const shells = `${stdout}\nCOMP_WORDS=(skycap completion ""); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;
+    expect(execFileSync('bash', ['-c', shells]).toString().trim()).toBe('bash zsh fish');
+    // Where a value or a file belongs, nothing of ours: then bash offers the files.
+    for (const line of ['lint -f ""', 'image import ""', 'image import ./r']) {
+      const rest = `${stdout}\nCOMP_WORDS=(skycap ${line}); COMP_CWORD=3; _skycap; echo "\${COMPREPLY[*]}"; complete -p skycap`;
+      expect(execFileSync('bash', ['-c', rest]).toString()).toBe(
+        '\ncomplete -o bashdefault -o default -F _skycap skycap\n',
+      );
+    }
     for (const flag of ['--output', '-o']) {
       const values = `${stdout}\nCOMP_WORDS=(skycap list ${flag} j); COMP_CWORD=3; _skycap; echo "\${COMPREPLY[*]}"`;
       expect(execFileSync('bash', ['-c', values]).toString().trim()).toBe('json');
