@@ -6,7 +6,6 @@ export interface ConsentFlags {
   readonly docker?: true | readonly string[];
   readonly hostNetwork?: true | readonly string[];
   readonly privileged?: true | readonly string[];
-  readonly hostCommands?: true;
 }
 
 export interface ConsentRequest {
@@ -39,7 +38,6 @@ export const consentFlags: Readonly<
   docker: { flag: '--allow-docker-host-access', key: 'docker' },
   'host-network': { flag: '--allow-host-network', key: 'hostNetwork' },
   privileged: { flag: '--allow-privileged', key: 'privileged' },
-  'host-commands': { flag: '--allow-host-commands', key: 'hostCommands' },
 };
 
 /**
@@ -72,7 +70,6 @@ const words: Readonly<Record<Consent['kind'], string>> = {
   docker: "the host's Docker socket (root on this host)",
   'host-network': "the host's network",
   privileged: 'a privileged container (root on this host)',
-  'host-commands': 'commands on this host',
 };
 
 function holds(consent: Consent, request: ConsentRequest): boolean {

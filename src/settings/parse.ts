@@ -32,7 +32,7 @@ const TOP = [
   'runtime',
   'namespace',
 ];
-const KINDS: readonly Consent['kind'][] = ['docker', 'host-network', 'privileged', 'host-commands'];
+const KINDS: readonly Consent['kind'][] = ['docker', 'host-network', 'privileged'];
 const SOURCES = ['env', 'path', 'command', 'value'] as const;
 const NAMESPACE = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
@@ -118,7 +118,7 @@ function consent(reader: Reader, node: DocNode): Consent[] {
       node.span,
       'consent-scope',
       `${JSON.stringify(digest)} is no digest`,
-      'write sha256:… as `skycap explain` prints it',
+      'write sha256: and 64 hexadecimal digits',
     );
     return [];
   }

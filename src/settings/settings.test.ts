@@ -220,6 +220,7 @@ describe('wrong files', () => {
     ['hosts:\n  a.b: {key: /x}', 2, 8, undefined],
     ['hosts:\n  a.b: {realms: [https://c.d]}', 2, 18, expect.stringContaining('https')],
     ['consents:\n- {kind: dokcer, bundle: a/b, step: x}', 2, 10, 'did you mean docker?'],
+    ['consents:\n- {kind: host-commands, bundle: a/b, step: x}', 2, 10, undefined],
     ['consents:\n- {kind: docker, step: x}', 2, 3, expect.stringContaining('digest')],
     ['consents:\n- {kind: docker, bundle: app, step: x}', 2, 26, expect.stringContaining('repository')],
     ['consents:\n- {kind: docker, bundle: a/b}', 2, 3, expect.stringContaining('step')],

@@ -30,15 +30,16 @@ export interface RegistryHost {
 }
 
 export interface Consent {
-  readonly kind: 'docker' | 'host-network' | 'privileged' | 'host-commands';
+  readonly kind: 'docker' | 'host-network' | 'privileged';
   /**
    * Repository that the bundle was pulled from, or the absolute folder of a local one. A bundle's own word for
    * its name is no proof and is not compared.
    */
   readonly bundle?: string;
-  /** Where given, also what image (name in the bundle or repository) and step it holds for. */
   readonly digest?: string;
+  /** Its name in the bundle, or its repository; without it the consent holds for what the bundle asks for by itself. */
   readonly image?: string;
+  /** Its id, or `*`. */
   readonly step?: string;
 }
 
