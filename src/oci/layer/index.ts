@@ -23,7 +23,7 @@ export {
 export { PlainSink, plainMode } from './plain-sink.ts';
 export { readFileByNode } from './read-file.ts';
 export { readTar, TarReader } from './reader.ts';
-export type { LayerSink } from './sink.ts';
+export type { LayerSink, SinkOptions } from './sink.ts';
 export { tarEnvironment } from './tar-process.ts';
 export { type Unpacked, unpackLayer } from './unpack.ts';
 export { encodeEntry, endOfArchive, padding } from './writer.ts';

@@ -1,10 +1,15 @@
 import type { TarEntry } from './entry.ts';
 
+export interface SinkOptions {
+  /** Nobody else has the parts of bodies: the memory of a large one goes as soon as it is written. Default false. */
+  readonly ownsParts?: boolean;
+}
+
 /** Writes checked entries into a folder. Gets them in an order in which each can be written at once. */
 export interface LayerSink {
   /**
-   * `next` gives the parts of the body until undefined; only files have one. A part that is all of its memory is the
-   * sink's to let go of.
+   * `next` gives the parts of the body until undefined; only files have one. They stay as they are: a part may be
+   * written when the next ones have been asked for.
    */
   put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void>;
   /**

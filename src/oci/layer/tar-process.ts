@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
 import { pad } from './reader.ts';
+import type { SinkOptions } from './sink.ts';
 import { endOfArchive } from './writer.ts';
 
 /** Pieces smaller than this are gathered: a layer of small files is mostly headers and padding. */
@@ -34,6 +35,7 @@ export class TarProcess {
   readonly #child: ChildProcess;
   readonly #closed: Promise<number>;
   readonly #directory: string;
+  readonly #ownsParts: boolean;
   #stderr = '';
   #failure: Error | undefined;
   #gathered = Buffer.allocUnsafe(GATHER);
@@ -44,8 +46,9 @@ export class TarProcess {
   /** How many pieces it may lag behind. */
   ahead = 1;
 
-  constructor(directory: string) {
+  constructor(directory: string, { ownsParts = false }: SinkOptions) {
     this.#directory = directory;
+    this.#ownsParts = ownsParts;
     const owner = process.getuid?.() === 0 ? '--same-owner' : '--no-same-owner';
     const child = spawn('tar', [...EXTRACT, owner, '-C', directory], {
       stdio: ['pipe', 'ignore', 'pipe'],
@@ -94,11 +97,11 @@ export class TarProcess {
     return true;
   }
 
-  /** Lets go of a large `part` that is all of its memory: nobody else may use it any more. */
+  /** Of a large `part` that is all of its memory, the memory goes when it is written, if it is ours. */
   async write(part: Buffer): Promise<void> {
     if (part.length > GATHER / 4) {
       await this.#flush();
-      await this.#send(part, () => letGo(part));
+      await this.#send(part, () => this.#ownsParts && letGo(part));
       return;
     }
     if (this.#used + part.length > GATHER) await this.#flush();

@@ -47,7 +47,8 @@ async function* hashed(
 
 /**
  * Streams an untrusted layer blob (of any compression) through the checks into `sink`. Memory stays at a few chunks
- * and one map entry for each path. On an error the sink has been stopped.
+ * and one map entry for each path; the chunks of `blob` must not be written over. On an error the sink has been
+ * stopped.
  *
  * @throws OCI_LAYER_INVALID, OCI_LAYER_UNSAFE, OCI_LAYER_LIMIT, OCI_LAYER_DIFFID, OCI_LAYER_WRITE, DISK_FULL, CANCELLED
  */

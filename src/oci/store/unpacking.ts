@@ -204,7 +204,7 @@ export class Unpacker {
           mediaType: layer.mediaType,
         });
       if (options.form === 'folder') {
-        const { entries, opaque } = await unpack(await openSink(content));
+        const { entries, opaque } = await unpack(await openSink(content, { ownsParts: true }));
         return { entries, opaque };
       }
       const sink = await openErofsSink(content);
