@@ -1,5 +1,5 @@
 import { compose } from '../compose.ts';
-import { formatBytes } from '../render/units.ts';
+import { counted, formatBytes } from '../render/units.ts';
 import type { Command } from '../types.ts';
 
 const day = 86_400_000;
@@ -28,7 +28,7 @@ export const command: Command = {
     await context.result({
       data: pruned,
       text: () =>
-        `removed ${pruned.blobs} blobs and ${pruned.layers} layers, ${formatBytes(pruned.freedBytes)} freed\n`,
+        `removed ${counted(pruned.blobs, 'blob')} and ${counted(pruned.layers, 'layer')}, ${formatBytes(pruned.freedBytes)} freed\n`,
     });
     return 0;
   },

@@ -1,6 +1,6 @@
 import { compose } from '../compose.ts';
 import { table } from '../render/table.ts';
-import { formatBytes, shortDigest } from '../render/units.ts';
+import { counted, formatBytes, shortDigest } from '../render/units.ts';
 import type { Command } from '../types.ts';
 import { anyImageArgument, openImage, platformsFlag, transportsText } from './image-ends.ts';
 
@@ -35,7 +35,7 @@ export const command: Command = {
               ['SEVERITY', 'PART', 'DIGEST', 'CODE', 'WHAT'],
               found.findings.map((f) => [f.severity, f.what, shortDigest(f.digest), f.code, f.message]),
             )) +
-        `${found.source}@${found.digest}: ${errors.length === 0 ? 'valid' : `${errors.length} errors`}, ${found.manifests} manifests, ${formatBytes(found.sizeBytes)} read\n`,
+        `${found.source}@${found.digest}: ${errors.length === 0 ? 'valid' : counted(errors.length, 'error')}, ${counted(found.manifests, 'manifest')}, ${formatBytes(found.sizeBytes)} read\n`,
     });
     return errors.length === 0 ? 0 : 21;
   },

@@ -2,6 +2,7 @@ import { loadInstallation } from '../../installation/index.ts';
 import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import { runJson, runTable } from '../render/run.ts';
+import { counted } from '../render/units.ts';
 import type { Command } from '../types.ts';
 import { namespaceFlag } from './common.ts';
 import { findInstallation } from './records.ts';
@@ -79,7 +80,7 @@ export const command: Command = {
     await context.result({
       data: { removed: isDry ? [] : doomed.map(runJson), wouldRemove: isDry ? doomed.map(runJson) : [] },
       text: () =>
-        `${isDry ? 'would remove' : 'removed'} ${doomed.length} runs\n${doomed.length === 0 ? '' : runTable(doomed, context.host.now())}`,
+        `${isDry ? 'would remove' : 'removed'} ${counted(doomed.length, 'run')}\n${doomed.length === 0 ? '' : runTable(doomed, context.host.now())}`,
     });
     return 0;
   },

@@ -7,7 +7,7 @@ import { binaryCell } from './binary.ts';
 import type { LineBuffer } from './lines.ts';
 import { shellWord } from './shell-word.ts';
 import { type Color, paint } from './style.ts';
-import { formatBytes, formatDuration, shortDigest } from './units.ts';
+import { counted, formatBytes, formatDuration, shortDigest } from './units.ts';
 
 export type Level = 'debug' | 'info' | 'warning' | 'error';
 export const levels: readonly Level[] = ['debug', 'info', 'warning', 'error'];
@@ -59,7 +59,7 @@ function toLine(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
 function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
   switch (event.type) {
     case 'run.started': {
-      const count = `${event.steps.length} ${event.steps.length === 1 ? 'step' : 'steps'}`;
+      const count = counted(event.steps.length, 'step');
       const where = event.namespace === '' ? '' : ` in namespace ${escapeLine(event.namespace)}`;
       const head = `${escapeLine(event.action)} ${escapeLine(event.installation)}${where}`;
       const what = `${escapeLine(event.bundle)} ${escapeLine(event.version)}, ${count} on ${escapeLine(event.engine)}`;
@@ -109,16 +109,19 @@ function say(event: Known, style: Pick<Style, 'color' | 'ci'>): EventLine {
     case 'engine.image':
       return debug(`image ${escapeLine(event.image)}: ${event.phase}`);
     case 'image.resolved':
-      return info(`image ${escapeLine(event.reference)} is ${event.digest}`);
+      // What is named by its digest tells nothing by being it.
+      return (event.reference.endsWith(`@${event.digest}`) ? debug : info)(
+        `image ${escapeLine(event.reference)} is ${event.digest}`,
+      );
     case 'image.pulling':
       return info(
-        `image ${escapeLine(event.reference)}: pulling ${event.layers} layers, ${formatBytes(event.sizeBytes)}`,
+        `image ${escapeLine(event.reference)}: pulling ${counted(event.layers, 'layer')}, ${formatBytes(event.sizeBytes)}`,
       );
     case 'image.pulled':
       return info(`image ${escapeLine(event.reference)}: pulled ${shortDigest(event.digest)}`);
     case 'image.copying':
       return info(
-        `copying ${escapeLine(event.source)} to ${escapeLine(event.target)}: ${event.manifests} manifests, ${event.blobs} blobs, ${formatBytes(event.sizeBytes)}`,
+        `copying ${escapeLine(event.source)} to ${escapeLine(event.target)}: ${counted(event.manifests, 'manifest')}, ${counted(event.blobs, 'blob')}, ${formatBytes(event.sizeBytes)}`,
       );
     case 'image.copied':
       return info(`copied to ${escapeLine(event.target)}: ${shortDigest(event.digest)}`);

@@ -21,6 +21,23 @@ function lines(...events: (RunEvent | Event)[]): string[] {
 }
 
 describe('events as lines', () => {
+  test('of images: one is one, and a digest is not told to be itself', () => {
+    const digest = `sha256:${'a'.repeat(64)}`;
+    const at = `ghcr.io/acme/tools@${digest}`;
+    expect(
+      lines(
+        { type: 'image.pulling', reference: at, layers: 1, sizeBytes: 2_000 } as Event,
+        { type: 'image.copying', source: 'a', target: 'b', manifests: 1, blobs: 2, sizeBytes: 3 } as Event,
+      ),
+    ).toEqual([`image ${at}: pulling 1 layer, 2.0 kB`, 'copying a to b: 1 manifest, 2 blobs, 3 B']);
+    const told = (reference: string): unknown =>
+      eventLines({ type: 'image.resolved', reference, digest } as Event, new LineBuffer(), plain).map(
+        ({ level }) => level,
+      );
+    expect(told('ghcr.io/acme/tools:1')).toEqual(['info']);
+    expect(told(at)).toEqual(['debug']);
+  });
+
   const run: RunEvent[] = [
     {
       type: 'run.started',

@@ -26,6 +26,11 @@ export function formatBytes(bytes: number): string {
   return unit === 0 ? `${value} B` : `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
+/** `1 layer`, `0 layers`. */
+export function counted(count: number, thing: string): string {
+  return `${count} ${thing}${count === 1 ? '' : 's'}`;
+}
+
 /** The time since, as kubectl says it: `45s`, `12m`, `3h`, `4d`, `2y`. */
 export function formatAge(isoTime: string, nowMs: number): string {
   const seconds = Math.max(0, Math.floor((nowMs - Date.parse(isoTime)) / 1_000));
