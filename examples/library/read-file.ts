@@ -25,7 +25,7 @@ export async function readFile(directory: string, name: string, path: string): P
     image.layers.map(({ digest, diffId }) => ({ diffId, open: () => store.readBlob(digest) })),
     options,
   );
-  const node = tree.get(path);
+  const node = tree.get(path.replace(/^\/+/, ''));
   const layer = node === undefined ? undefined : image.layers[node.layer];
   if (node?.entry.type !== 'file' || layer === undefined) return undefined;
   for await (const { entry, body } of readTar(decompress(store.readBlob(layer.digest)))) {

@@ -66,6 +66,7 @@ async function example(name: string, ...argv: readonly string[]): Promise<string
 it('examples/library/read-file.ts gives a file as its container would see it', async () => {
   const name = `${from.served.host}/team/app:1`;
   expect(await example('read-file.ts', join(directory, 'own'), name, 'etc/greeting')).toBe('hello\n');
+  expect(await example('read-file.ts', join(directory, 'own'), name, '/etc/greeting')).toBe('hello\n');
   await expect(example('read-file.ts', join(directory, 'own'), name, 'etc/none')).rejects.toThrow(
     /has no file/,
   );
