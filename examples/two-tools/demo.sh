@@ -9,6 +9,13 @@ skycap=$root/bin/skycap
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+# What a package manager says is worth reading only if it fails.
+quietly() {
+  if ! said=$("$@" 2>&1); then
+    printf '%s\n' "$said" >&2
+    exit 1
+  fi
+}
 skycap() { printf '\033[2m$ skycap %s\033[0m\n' "$*"; "$skycap" "$@"; }
 
 if [ "$(id -u)" != 0 ]; then
@@ -22,9 +29,9 @@ command -v slirp4netns >/dev/null || missing="$missing slirp4netns"
 command -v ip >/dev/null || missing="$missing iproute2"
 if [ -n "$missing" ]; then
   say "Install what runs and connects containers:$missing"
-  apt-get -qq update
+  quietly apt-get -qq update
   # shellcheck disable=SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing >/dev/null
+  quietly env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing
 fi
 
 work=$(mktemp -d)
