@@ -225,7 +225,7 @@ function hintFor(problems: readonly RebaseProblem[]): string {
   const conditions = new Set(problems.map((p) => p.condition));
   if (conditions.has('split')) return 'name the old base, as the image was built on it';
   if (conditions.has('conflict') && conditions.size === 1) {
-    return 'allow it if the files are meant to win over the new base, else build the image anew';
+    return 'allow it (--allow-conflicts) if the files are meant to win over the new base, else build the image anew';
   }
   return 'build the image anew on the new base';
 }
