@@ -24,7 +24,10 @@ function hostOf(proc: Process): Host {
   return {
     argv: proc.argv.slice(2),
     env: proc.env,
-    cwd: proc.cwd(),
+    // Asked when it is needed: most commands do without.
+    get cwd() {
+      return workingFolder(proc);
+    },
     stdout: outputOf(proc, 'stdout'),
     stderr: outputOf(proc, 'stderr'),
     stdin: {
@@ -38,6 +41,20 @@ function hostOf(proc: Process): Host {
     pid: proc.pid,
     uid: proc.geteuid?.() ?? 0,
   };
+}
+
+/** @throws FILE_UNREADABLE where somebody has removed it, or a folder above it may not be looked into */
+function workingFolder(proc: Process): string {
+  try {
+    return proc.cwd();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const why = code === 'ENOENT' ? 'is not there any more' : `cannot be found: ${code ?? 'unknown reason'}`;
+    throw kernelError('FILE_UNREADABLE', `the working folder ${why}`, {
+      hint: 'change to a folder that is there and run the command again',
+      cause: error,
+    });
+  }
 }
 
 /**

@@ -76,6 +76,16 @@ over-root:
     });
   });
 
+  it('FILE_UNREADABLE a working folder that is gone, where it matters', async () => {
+    const within = ['sh', '-c', 'cd "$(mktemp -d)" && rmdir "$PWD" && exec "$0" "$@"'];
+    expectRefused(await world.skycap(['lint'], { within }), {
+      code: 'FILE_UNREADABLE',
+      exit: 2,
+      says: ['the working folder is not there any more', 'change to a folder'],
+    });
+    expectCode(await world.skycap(['image', 'list'], { within }), 0);
+  });
+
   it('BUNDLE_UNREADABLE a name that is no UTF-8 in the bundle', async () => {
     const file = Buffer.concat([Buffer.from(`${cwd}/caf`), Buffer.from([0xe9])]);
     writeFileSync(file, '');

@@ -48,7 +48,7 @@ export function reportOf(error: unknown, debug: boolean): ErrorReport {
     };
   }
   const message = clipNames(error instanceof Error ? error.message : String(error));
-  const system = systemErrors[(error as { code?: string } | null)?.code ?? ''];
+  const system = systemErrors[systemCode(error)];
   if (system !== undefined) {
     return { ...system, message, causes: causesOf(error), ...stack };
   }
@@ -60,6 +60,12 @@ export function reportOf(error: unknown, debug: boolean): ErrorReport {
     causes: causesOf(error),
     ...stack,
   };
+}
+
+/** Node's `rmSync` says some of them in words only: `, Unknown error: Too many open files '/path'`. */
+function systemCode(error: unknown): string {
+  const { code = '', message = '' } = (error ?? {}) as { readonly code?: string; readonly message?: string };
+  return code === '' && message.includes(': Too many open files ') ? 'EMFILE' : code;
 }
 
 /** Messages of the causes, outermost first, leaving out what the outer message says already. */

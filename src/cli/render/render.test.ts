@@ -254,6 +254,14 @@ describe('errors', () => {
     expect(renderError(reportOf(new TypeError('x'), true), plain)).toContain('    at ');
   });
 
+  test('of the system are known where Node says them in words only', () => {
+    const error = Object.assign(new Error(", Unknown error: Too many open files '/run/x'"), { code: '' });
+    expect(reportOf(error, false)).toMatchObject({
+      code: 'FILE_UNREADABLE',
+      hint: expect.stringContaining('ulimit -n'),
+    });
+  });
+
   test.each([
     ['ENOSPC', 'DISK_FULL', 62],
     ['EACCES', 'FILE_UNREADABLE', 2],
