@@ -35,6 +35,17 @@ describe('skycap create', () => {
     expect(execFileSync('sh', [join(home.folder, 'site-tools/test.sh')]).toString()).toBe('ok\n');
   });
 
+  test.each(['README.md', 'docs/bundle.md'])('and the bundle that %s shows has no error', async (page) => {
+    const text = readFileSync(join(import.meta.dirname, '../..', page), 'utf8');
+    const shown = /^```yaml\n(name: .*?)^```/ms.exec(text)?.[1] ?? '';
+    writeFileSync(join(home.folder, 'porter.yaml'), shown);
+    const lint = await home.run(['lint', '-o', 'json']);
+    expect({ exitCode: lint.exitCode, errors: lint.stdout.match(/"severity": "error"/g) }).toEqual({
+      exitCode: 0,
+      errors: null,
+    });
+  });
+
   test('overwrites nothing', async () => {
     writeFileSync(join(home.folder, 'porter.yaml'), 'mine');
     const ran = await home.run(['create']);
