@@ -127,6 +127,15 @@ describe('parseReference', () => {
     expect(codeOf(() => parseReference(text))).toBe('REFERENCE_INVALID');
   });
 
+  it.each([
+    ['ghcr.io/Acme/x:1', 'ghcr.io/acme/x'],
+    ['Busybox', 'docker.io/library/busybox'],
+  ])('%s is told to be perhaps %s, in the same registry', (text, suggestion) => {
+    expect(() => parseReference(text)).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining(`perhaps "${suggestion}"`) }),
+    );
+  });
+
   it('keeps the longest name', () => {
     expect(parseReference(`h.io/${'a'.repeat(250)}`).repository).toHaveLength(250);
   });

@@ -106,7 +106,7 @@ function checkName(text: string, registry: string, repository: string): void {
       `${registry}:443/${repository}`,
     );
   if (/[A-Z]/.test(repository))
-    throw invalid(text, 'the repository must be lower case', repository.toLowerCase());
+    throw invalid(text, 'the repository must be lower case', `${registry}/${repository.toLowerCase()}`);
   if (!isRepositoryPath(repository)) throw invalid(text, `the repository ${quoted(repository)} is malformed`);
   const length = registry.length + 1 + repository.length;
   if (length > LONGEST_NAME)
