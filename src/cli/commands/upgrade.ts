@@ -5,7 +5,7 @@ export const command: Command = {
   path: 'upgrade',
   summary: 'upgrade an installation',
   description:
-    'Runs the upgrade steps with the outputs and the state of earlier runs. Parameters that are not given keep their last value.',
+    'Runs the upgrade steps with the outputs and the state of earlier runs. Parameters that are not given keep their last value; credentials are never kept, so name their sources again, or in the configuration.',
   arguments: installationArguments,
   flags: [
     ...actionFlags,

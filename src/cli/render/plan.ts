@@ -6,7 +6,7 @@ import { paint } from './style.ts';
 import { properties, section, table } from './table.ts';
 import { formatDuration } from './units.ts';
 
-/** The plan that would run: order, digests, commands, names (never values) that each step sees, consents. */
+/** The plan that would run: order, digests, commands, what each step sees (of what is sensitive names only), consents. */
 export function planText(plan: Plan, gaps: readonly string[], style: Style): string {
   const images = Object.entries(plan.images);
   const makers = makersOf(plan);

@@ -179,6 +179,7 @@ steps can say \`with:\` and lint can check them.
 sh test.sh        # the program alone
 skycap lint       # a bundle that uses it
 docker build -t registry.example/${name}:1.0 image
+docker push registry.example/${name}:1.0  # then, in porter.yaml: image: in place of build:
 \`\`\`
 `;
 }
