@@ -157,7 +157,7 @@ function makeRun(
     mkdirSync(layout.workspace, { mode: 0o755 });
   } else {
     renameSync(kept.workspace, layout.workspace);
-    if (existsSync(kept.madePoints)) renameSync(kept.madePoints, layout.madePoints);
+    if (existsSync(kept.placeholders)) renameSync(kept.placeholders, layout.placeholders);
   }
   giveTo(layout.workspace, options.owner);
 }

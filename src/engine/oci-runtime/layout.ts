@@ -25,7 +25,7 @@ export interface RunLayout {
   readonly outputs: string;
   readonly kept: string;
   readonly session: string;
-  readonly madePoints: string;
+  readonly placeholders: string;
 }
 
 export function runLayout(directories: Directories, runId: string): RunLayout {
@@ -42,7 +42,7 @@ export function runLayout(directories: Directories, runId: string): RunLayout {
     outputs: join(disk, 'outputs'),
     kept: join(disk, 'kept'),
     session: join(disk, 'session.json'),
-    madePoints: join(disk, 'made-points.json'),
+    placeholders: join(disk, 'placeholders.json'),
   };
 }
 

@@ -23,7 +23,7 @@ export interface MountPlan {
   readonly binds: readonly OciMount[];
   readonly mounts: readonly PlannedMount[];
   /** Mount points that had to be made in the workspace, relative to it. */
-  readonly madePoints: readonly string[];
+  readonly placeholders: readonly string[];
   /** Whether something of the container's own, more than mount points, lies in its root. */
   readonly ownsRoot: boolean;
 }
@@ -88,7 +88,7 @@ class Planner {
   readonly #inside: Owner;
   readonly #binds: OciMount[] = [];
   readonly #mounts: PlannedMount[] = [];
-  readonly #madePoints: string[] = [];
+  readonly #placeholders: string[] = [];
   #ownsRoot = false;
 
   constructor(run: ContainerRun, sources: MountSources) {
@@ -101,7 +101,7 @@ class Planner {
     return {
       binds: this.#binds,
       mounts: this.#mounts,
-      madePoints: this.#madePoints,
+      placeholders: this.#placeholders,
       ownsRoot: this.#ownsRoot,
     };
   }
@@ -199,7 +199,7 @@ class Planner {
     const relative = parts(path.slice(covering.path.length));
     const owner = covering.kind === 'outputs' ? this.#inside : this.#sources.owner;
     for (const made of makeBelow(covering.host, relative, kind, { owner, shown: path })) {
-      if (covering.kind === 'workspace') this.#madePoints.push(made);
+      if (covering.kind === 'workspace') this.#placeholders.push(made);
     }
   }
 

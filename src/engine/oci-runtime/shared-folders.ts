@@ -18,7 +18,7 @@ export class SharedFolders {
   readonly #owner: Owner;
   readonly #volumes: string;
   /** Mount points that we made in the workspace, relative to it. */
-  readonly #madePoints: Set<string>;
+  readonly #placeholders: Set<string>;
   /** Whether there may be entries of other ids: of an earlier process's steps nothing is known. */
   #foreign = true;
 
@@ -27,9 +27,9 @@ export class SharedFolders {
     this.#layout = layout;
     this.#owner = owner;
     this.#volumes = volumes;
-    this.#madePoints = new Set(readJson<string[]>(layout.madePoints) ?? []);
+    this.#placeholders = new Set(readJson<string[]>(layout.placeholders) ?? []);
     const root = layout.workspace;
-    const hidden = (entry: WalkedEntry): boolean => this.#isMadePoint(entry);
+    const hidden = (entry: WalkedEntry): boolean => this.#isPlaceholder(entry);
     this.workspace = {
       put: (archive) => unpackInto(root, archive, owner),
       get: async (paths) => packFrom(root, paths, hidden),
@@ -53,10 +53,10 @@ export class SharedFolders {
   }
 
   note(plan: MountPlan): void {
-    const fresh = plan.madePoints.filter((path) => !this.#madePoints.has(path));
+    const fresh = plan.placeholders.filter((path) => !this.#placeholders.has(path));
     if (fresh.length === 0) return;
-    for (const path of fresh) this.#madePoints.add(path);
-    writeFileSync(this.#layout.madePoints, JSON.stringify([...this.#madePoints]), { mode: 0o600 });
+    for (const path of fresh) this.#placeholders.add(path);
+    writeFileSync(this.#layout.placeholders, JSON.stringify([...this.#placeholders]), { mode: 0o600 });
   }
 
   /**
@@ -66,17 +66,17 @@ export class SharedFolders {
   free(gone: readonly PlannedMount[], others: readonly PlannedMount[]): void {
     const covers = (mounts: readonly PlannedMount[], path: string): boolean =>
       mounts.some((mount) => mount.kind === 'file' && isBelow(mount.path, `/cnab/app/${path}`));
-    const mine = [...this.#madePoints].filter((path) => covers(gone, path) && !covers(others, path));
+    const mine = [...this.#placeholders].filter((path) => covers(gone, path) && !covers(others, path));
     for (const path of mine.sort((a, b) => b.length - a.length)) {
       removeIfEmpty(this.#layout.workspace, path);
-      this.#madePoints.delete(path);
+      this.#placeholders.delete(path);
     }
   }
 
   /** At the session's end, when something of it stays. */
   tidy(keepWorkspace: boolean): void {
     giveTo(this.#layout.workspace, this.#owner);
-    const deepestFirst = [...this.#madePoints].sort((a, b) => b.length - a.length);
+    const deepestFirst = [...this.#placeholders].sort((a, b) => b.length - a.length);
     for (const path of deepestFirst) removeIfEmpty(this.#layout.workspace, path);
     const { home, tmp, uppers, output, outputs } = this.#layout;
     // A kept container's shell mounts what the container had.
@@ -84,13 +84,13 @@ export class SharedFolders {
     for (const folder of kept ? [uppers, output] : [home, tmp, uppers, output, outputs]) {
       rmSync(folder, { recursive: true, force: true });
     }
-    rmSync(this.#layout.madePoints, { force: true });
+    rmSync(this.#layout.placeholders, { force: true });
     if (!keepWorkspace && !kept) rmSync(this.#layout.workspace, { recursive: true, force: true });
   }
 
   /** A mount point that nobody has put anything into is not the bundle's. */
-  #isMadePoint(entry: WalkedEntry): boolean {
-    if (!this.#madePoints.has(entry.path)) return false;
+  #isPlaceholder(entry: WalkedEntry): boolean {
+    if (!this.#placeholders.has(entry.path)) return false;
     const stat = entry.folder.stat(entry.name);
     return stat === undefined || stat.isDirectory() || (stat.isFile() && stat.size === 0);
   }
