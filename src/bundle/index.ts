@@ -1,4 +1,4 @@
-export { bundleError, bundleNotFound } from './errors.ts';
+export { bundleError, bundleNotFound, bundleText } from './errors.ts';
 export type { FactsOf, ImageFacts, InterfaceFacts } from './lint/interface.ts';
 export type { TagState } from './lint/tags.ts';
 export type * from './model.ts';

@@ -2,7 +2,7 @@ import { existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { arch, platform } from 'node:os';
 import { basename, resolve } from 'node:path';
-import { type Bundle, bundleError, bundleNotFound, loadLint } from '../bundle/index.ts';
+import { type Bundle, bundleError, bundleNotFound, bundleText, loadLint } from '../bundle/index.ts';
 import type { Problem } from '../document/index.ts';
 import { emptyLock, type Lock, lockFacts, parseLock } from '../images/index.ts';
 import { isSkycapError } from '../kernel/index.ts';
@@ -90,5 +90,5 @@ async function readSource(file: string): Promise<string> {
       cause,
     });
   }
-  return bytes.toString('utf8');
+  return bundleText(bytes, file);
 }

@@ -12,3 +12,4 @@ export {
   neutraliseWorkflowCommands,
 } from './text.ts';
 export { ulid } from './ulid.ts';
+export { notUtf8At } from './utf8.ts';

@@ -98,6 +98,28 @@ over-root:
     expectCode(await world.skycap(['install', 'second'], { cwd }), 0);
   });
 
+  it('BUNDLE_UNREADABLE a bundle that is no UTF-8, whose bytes would become others unseen', async () => {
+    const folder = world.bundle({
+      'porter.yaml': Buffer.from('name: odd\nversion: 1.0.0\ndescription: caf\xe9\n', 'latin1'),
+    });
+    for (const command of ['lint', 'install'])
+      expectRefused(await world.skycap([command, '-f', folder]), {
+        code: 'BUNDLE_UNREADABLE',
+        exit: 10,
+        says: ['UTF-8', 'porter.yaml:3:17'],
+      });
+  });
+
+  it('USAGE parameters that are no UTF-8', async () => {
+    const folder = world.bundle({ 'values.yaml': Buffer.from('city: K\xf6ln\n', 'latin1') });
+    const args = ['upgrade', '--params-file', join(folder, 'values.yaml')];
+    expectRefused(await world.skycap(args, { cwd }), {
+      code: 'USAGE',
+      exit: 2,
+      says: ['UTF-8', 'values.yaml:1:8', 'save it as UTF-8'],
+    });
+  });
+
   it('PARAMETER_UNKNOWN parameters that are typed on the terminal', async () => {
     const args = ['invoke', '--action', 'onto', '-f', cwd, '--params-file', '/dev/tty'];
     const ran = await onTerminal(world, args, [{ to: '', typed: 'nobody: 1\n\u0004' }]);

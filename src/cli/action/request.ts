@@ -1,6 +1,6 @@
 import { dirname, join, resolve } from 'node:path';
 import type { BundleSource, ParameterInput } from '../../installation/index.ts';
-import { kernelError } from '../../kernel/index.ts';
+import { kernelError, notUtf8At } from '../../kernel/index.ts';
 import { parseCredentialArgument } from '../../secrets/index.ts';
 import type { ConsentFlags, CredentialSource } from '../../settings/index.ts';
 import { bundleFile, pairs } from '../commands/common.ts';
@@ -112,7 +112,15 @@ async function readParametersFile(
   signal: AbortSignal,
 ): Promise<readonly (readonly [string, ParameterInput])[]> {
   const { loadDocument, toJson } = await import('../../document/index.ts');
-  const source = (await readUserFile(file, 'parameters file', signal)).toString('utf8');
+  const bytes = await readUserFile(file, 'parameters file', signal);
+  const fault = notUtf8At(bytes);
+  if (fault !== undefined) {
+    throw kernelError('USAGE', 'the parameters file is no UTF-8 text', {
+      hint: 'save it as UTF-8',
+      place: { file, ...fault },
+    });
+  }
+  const source = bytes.toString('utf8');
   const { root, problems } = (await loadDocument()).parseYaml(source, { file });
   const error = problems.find((problem) => problem.severity === 'error');
   if (error !== undefined) {

@@ -1,7 +1,14 @@
 // Without node:fs/promises, as in commands/input.ts.
 import { existsSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
-import { bundleError, bundleNotFound, type FactsOf, loadLint, type TagState } from '../../bundle/index.ts';
+import {
+  bundleError,
+  bundleNotFound,
+  bundleText,
+  type FactsOf,
+  loadLint,
+  type TagState,
+} from '../../bundle/index.ts';
 import { applyEdits, mergeFixes, type Problem } from '../../document/index.ts';
 import { readUserFile } from '../commands/input.ts';
 import type { Context } from '../types.ts';
@@ -15,7 +22,7 @@ export interface Checked {
 /** Fixes can lay bare other fixes; a file that still changes after this many rounds is one of ours to mend. */
 const MAX_ROUNDS = 10;
 
-/** @throws BUNDLE_NOT_FOUND, FILE_UNREADABLE */
+/** @throws BUNDLE_NOT_FOUND, BUNDLE_UNREADABLE, FILE_UNREADABLE */
 export async function readBundleText(file: string): Promise<string> {
   if (!existsSync(file)) {
     throw bundleNotFound(file);
@@ -27,7 +34,7 @@ export async function readBundleText(file: string): Promise<string> {
       place: { file },
     });
   }
-  return (await readUserFile(file, 'bundle')).toString('utf8');
+  return bundleText(await readUserFile(file, 'bundle'), file);
 }
 
 export interface CheckedFile {
