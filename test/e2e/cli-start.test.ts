@@ -148,6 +148,18 @@ describe('how it answers', () => {
     );
   });
 
+  test('a prune that removes nothing says what stays, unless it was told', async () => {
+    const nothing = 'removed 0 blobs and 0 layers, 0 B freed';
+    expect(await home.run(['image', 'prune'])).toMatchObject({
+      exitCode: 0,
+      stdout: `${nothing}; what was used within a day stays, see --older-than\n`,
+    });
+    expect(await home.run(['image', 'prune', '--older-than', '7d'])).toMatchObject({
+      exitCode: 0,
+      stdout: `${nothing}\n`,
+    });
+  });
+
   test('a shell takes the completion scripts', async () => {
     const { stdout } = await home.run(['completion', 'bash']);
     const script = `${stdout}\nCOMP_WORDS=(skycap image p); COMP_CWORD=2; _skycap; echo "\${COMPREPLY[*]}"`;

@@ -21,14 +21,17 @@ export const command: Command = {
   examples: [{ line: 'skycap image prune --older-than 7d', does: 'unused for a week' }],
   async run({ flags }, context) {
     await using rooms = compose(context);
-    const pruned = await (await rooms.store()).prune({
-      olderThanMs: flags.duration('older-than') ?? day,
-      keep: [],
-    });
+    const olderThanMs = flags.duration('older-than') ?? day;
+    const pruned = await (await rooms.store()).prune({ olderThanMs, keep: [] });
+    // Who has just removed an image expects it to go, and would wonder.
+    const stayed =
+      flags.given('older-than') || pruned.blobs + pruned.layers > 0
+        ? ''
+        : '; what was used within a day stays, see --older-than';
     await context.result({
       data: pruned,
       text: () =>
-        `removed ${counted(pruned.blobs, 'blob')} and ${counted(pruned.layers, 'layer')}, ${formatBytes(pruned.freedBytes)} freed\n`,
+        `removed ${counted(pruned.blobs, 'blob')} and ${counted(pruned.layers, 'layer')}, ${formatBytes(pruned.freedBytes)} freed${stayed}\n`,
     });
     return 0;
   },

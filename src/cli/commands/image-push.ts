@@ -6,7 +6,7 @@ export const command: Command = {
   path: 'image push',
   summary: 'push an image of the store to a registry',
   description:
-    'What the registry has is not sent again; layers of another repository of the same registry are mounted.',
+    'What the registry has is not sent again; layers of another repository of the same registry are mounted. Names that begin with `localhost/` are the store’s own: give them a TARGET.',
   arguments: [
     imageArgument,
     { name: 'TARGET', required: false, summary: 'reference to push to; without it the same' },

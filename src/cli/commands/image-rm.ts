@@ -5,7 +5,8 @@ import { findImage } from './image-common.ts';
 export const command: Command = {
   path: 'image rm',
   summary: 'take the name from an image of the store',
-  description: 'What no other image needs goes with the next `skycap image prune`.',
+  description:
+    'What no other image needs goes with a later `skycap image prune`, which keeps for a day what was used.',
   arguments: [{ name: 'IMAGE', required: true, variadic: true, summary: 'references of images' }],
   flags: [],
   examples: [{ line: 'skycap image rm ghcr.io/acme/tools:1.9', does: 'forget one name' }],
