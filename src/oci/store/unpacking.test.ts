@@ -53,6 +53,16 @@ const below = (id: Digest, shape: Shape): Lower => ({
   path: at(id, shape, shape.form === 'folder' ? 'root' : 'image.erofs'),
 });
 
+it('a large file is held no longer than until it is written', async () => {
+  const letGo = vi.spyOn(ArrayBuffer.prototype, 'transfer');
+  try {
+    await unpacker.layer(await layer({ path: 'f', content: 'x'.repeat(2 ** 20) }), folder, transfer);
+    expect(letGo).toHaveBeenCalled();
+  } finally {
+    letGo.mockRestore();
+  }
+});
+
 describe.each([folder, erofs])('an unpacked layer, $form', (shape) => {
   it('has a record that says all about it, and is told of once', async () => {
     const one = await layer({ path: 'f', content: 'x' }, { path: 'd/.wh..wh..opq' }, { path: '.wh.gone' });
