@@ -72,7 +72,7 @@ export class ByteSource {
     while (missing > 0) {
       const part = await this.some(missing);
       if (part === undefined) break;
-      parts.push(part);
+      parts.push(Buffer.from(part));
       missing -= part.length;
     }
     return parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts);

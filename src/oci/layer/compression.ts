@@ -1,6 +1,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { DEFAULT_LIMITS, invalid, type LayerLimits, overLimit } from './limits.ts';
+import { ownMemory } from './memory.ts';
 import { isSkippable, zstdFrames } from './zstd-frames.ts';
 
 export type Compression = 'none' | 'gzip' | 'zstd';
@@ -134,6 +135,7 @@ async function* inflate(
     for await (const chunk of output as AsyncIterable<Buffer>) {
       volume.unpacked += chunk.length;
       checkSize(volume, limits);
+      ownMemory(chunk);
       yield chunk;
     }
   } catch (error) {

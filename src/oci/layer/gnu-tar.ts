@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { ByteString, TarEntry } from './entry.ts';
 import { BLOCK } from './header.ts';
-import type { LayerSink, SinkOptions } from './sink.ts';
+import type { LayerSink } from './sink.ts';
 import { TarProcess, tarEnvironment } from './tar-process.ts';
 import { writeAttributes } from './write-attributes.ts';
 import { encodeEntry, FOR_GNU_TAR, padding } from './writer.ts';
@@ -43,7 +43,6 @@ const AHEAD = 8;
  */
 export class GnuTarSink implements LayerSink {
   readonly #directory: string;
-  readonly #options: SinkOptions;
   readonly #first: TarProcess;
   /** An ordinary user could not write into what the other process has closed already. */
   readonly #mayBeTwo = availableParallelism() > 1 && process.getuid?.() === 0;
@@ -57,10 +56,9 @@ export class GnuTarSink implements LayerSink {
   /** For one after the other: what is written is copied. */
   readonly #header = Buffer.allocUnsafe(BLOCK);
 
-  constructor(directory: string, options: SinkOptions = {}) {
+  constructor(directory: string) {
     this.#directory = directory;
-    this.#options = options;
-    this.#first = new TarProcess(directory, options);
+    this.#first = new TarProcess(directory);
   }
 
   async put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void> {
@@ -106,7 +104,7 @@ export class GnuTarSink implements LayerSink {
   }
 
   async #startSecond(): Promise<void> {
-    this.#second = new TarProcess(this.#directory, this.#options);
+    this.#second = new TarProcess(this.#directory);
     this.#first.ahead = AHEAD;
     this.#second.ahead = AHEAD;
     for (const entry of this.#directories) await this.#second.write(encodeEntry(bare(entry), FOR_GNU_TAR));

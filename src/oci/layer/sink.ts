@@ -1,16 +1,10 @@
 import type { TarEntry } from './entry.ts';
 
-export interface SinkOptions {
-  /** Nobody else has the parts of bodies: the memory of a large one goes as soon as it is written. Default false. */
-  readonly ownsParts?: boolean;
-}
-
 /** Writes checked entries into a folder. Gets them in an order in which each can be written at once. */
 export interface LayerSink {
-  /**
-   * `next` gives the parts of the body until undefined; only files have one. They stay as they are: a part may be
-   * written when the next ones have been asked for.
-   */
+  /** Nothing of a part is needed any more when the next one is asked for. */
+  readonly copies?: true;
+  /** `next` gives the parts of the body until undefined; only files have one. */
   put(entry: TarEntry, next: () => Promise<Buffer | undefined>): Promise<void>;
   /**
    * The same with a whole body, good until this returns, and without waiting: whether there was room for it. What

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { kernelError } from '../../kernel/index.ts';
 import { ociError } from '../errors.ts';
+import { letGo } from './memory.ts';
 import { pad } from './reader.ts';
-import type { SinkOptions } from './sink.ts';
 import { endOfArchive } from './writer.ts';
 
 /** Pieces smaller than this are gathered: a layer of small files is mostly headers and padding. */
@@ -35,7 +35,6 @@ export class TarProcess {
   readonly #child: ChildProcess;
   readonly #closed: Promise<number>;
   readonly #directory: string;
-  readonly #ownsParts: boolean;
   #stderr = '';
   #failure: Error | undefined;
   #gathered = Buffer.allocUnsafe(GATHER);
@@ -46,9 +45,8 @@ export class TarProcess {
   /** How many pieces it may lag behind. */
   ahead = 1;
 
-  constructor(directory: string, { ownsParts = false }: SinkOptions) {
+  constructor(directory: string) {
     this.#directory = directory;
-    this.#ownsParts = ownsParts;
     const owner = process.getuid?.() === 0 ? '--same-owner' : '--no-same-owner';
     const child = spawn('tar', [...EXTRACT, owner, '-C', directory], {
       stdio: ['pipe', 'ignore', 'pipe'],
@@ -97,11 +95,10 @@ export class TarProcess {
     return true;
   }
 
-  /** Of a large `part` that is all of its memory, the memory goes when it is written, if it is ours. */
   async write(part: Buffer): Promise<void> {
     if (part.length > GATHER / 4) {
       await this.#flush();
-      await this.#send(part, () => this.#ownsParts && letGo(part));
+      await this.#send(part, () => letGo(part));
       return;
     }
     if (this.#used + part.length > GATHER) await this.#flush();
@@ -152,9 +149,4 @@ export class TarProcess {
       details: { exitCode: code, stderr: this.#stderr },
     });
   }
-}
-
-/** V8 waits for 64 MiB outside of its heap before it collects: as much as one large file would take. */
-function letGo({ buffer, byteLength }: Buffer): void {
-  if (byteLength === buffer.byteLength) (buffer as ArrayBuffer).transfer(0);
 }

@@ -7,6 +7,7 @@ import { type CheckedEntry, type CheckOptions, LayerChecker } from './check.ts';
 import { decompress, emptyVolume, grow } from './compression.ts';
 import { showPath, type TarEntry } from './entry.ts';
 import { DEFAULT_LIMITS, type LayerLimits, unsafe } from './limits.ts';
+import { letGo } from './memory.ts';
 import { TarReader } from './reader.ts';
 import type { LayerSink } from './sink.ts';
 
@@ -36,12 +37,13 @@ export interface Unpacked {
 async function* hashed(
   source: AsyncIterable<Buffer>,
   hash: Hash,
-  signal: AbortSignal,
+  { signal, copies }: { readonly signal: AbortSignal; readonly copies: boolean },
 ): AsyncGenerator<Buffer> {
   for await (const chunk of source) {
     if (signal.aborted) throw kernelError('CANCELLED', 'cancelled while unpacking a layer');
     hash.update(chunk);
     yield chunk;
+    if (copies) letGo(chunk);
   }
 }
 
@@ -72,7 +74,13 @@ export async function unpackLayer(
   const { algorithm } = options.diffId === undefined ? SHA256 : digestParts(options.diffId);
   const hash = createHash(algorithm);
   const volume = emptyVolume();
-  const reader = new TarReader(hashed(decompress(blob, limits, volume), hash, options.signal), limits);
+  const reader = new TarReader(
+    hashed(decompress(blob, limits, volume), hash, {
+      signal: options.signal,
+      copies: sink.copies === true,
+    }),
+    limits,
+  );
   const mayGrow = (bytes: number): void => grow(volume, bytes, limits);
   const checker = new LayerChecker({ map: options.map, lower: options.lower, limits });
   try {

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { inPieces, makeImage, recordingTransfer, type TarFile, tarOf } from '../../testkit/images/index.ts';
 import { buildImage, pinnedFromStore } from '../image/index.ts';
-import { ErofsReader, erofsDigest } from '../layer/index.ts';
+import { ErofsReader } from '../layer/index.ts';
 import { digestOf } from '../names/index.ts';
 import type { Lower } from '../port.ts';
 import type { Descriptor, PinnedImage } from '../types.ts';
@@ -201,7 +201,7 @@ it('a file that is not as it was written is written again before anybody gets it
   expect((await readFile(path)).equals(good)).toBe(true);
 });
 
-it('fsck reads every byte, and mends by dropping the layer', async () => {
+it('fsck compares every byte of a file with the blob, and mends by dropping the layer', async () => {
   const image = await makeImage(store, { platform, files: { f: 'content' } });
   const [file] = await lowersOf(image);
   const path = file?.path ?? '';
@@ -214,7 +214,8 @@ it('fsck reads every byte, and mends by dropping the layer', async () => {
   // As if the disk had done it.
   const { ctimeNs } = await stat(path, { bigint: true });
   await writeFile(record, JSON.stringify({ ...rest, image: { ...known, ctime: String(ctimeNs) } }));
-  const wrong = { kind: 'layer', message: 'the file of an unpacked layer has other bytes' };
+  const message = expect.stringMatching(/^an unpacked layer is not what its blob holds: /);
+  const wrong = { kind: 'layer', message };
   expect(await store.fsck({ repair: true, ...transfer })).toMatchObject([{ ...wrong, repaired: true }]);
   expect(await store.fsck({ repair: false, ...transfer })).toEqual([]);
   expect(await fileIn((await lowersOf(image))[0], 'f')).toBe('0 1 content');
@@ -228,8 +229,7 @@ async function adopt(path: string): Promise<void> {
   const { image, ...rest } = JSON.parse(await readFile(record, 'utf8')) as { image: object };
   const { size, ino, ctimeNs } = await stat(path, { bigint: true });
   const now = { size: Number(size), inode: String(ino), ctime: String(ctimeNs) };
-  const digest = await erofsDigest(path);
-  await writeFile(record, JSON.stringify({ ...rest, image: { ...image, ...now, digest } }));
+  await writeFile(record, JSON.stringify({ ...rest, image: { ...image, ...now } }));
 }
 
 const sound: readonly TarFile[] = [

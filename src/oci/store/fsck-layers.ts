@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSkycapError, kernelError } from '../../kernel/index.ts';
-import { erofsDigest, hasGnuTar } from '../layer/index.ts';
+import { hasGnuTar } from '../layer/index.ts';
 import type { FsckFinding, Lower, LowerForm, TransferOptions } from '../port.ts';
 import type { Digest } from '../types.ts';
 import { layerDifference } from './compare.ts';
@@ -125,10 +125,9 @@ async function imageProblem(
   path: string,
   image: NonNullable<LayerRecord['image']>,
 ): Promise<string | undefined> {
-  if (!(await isImage(path, image))) return 'the file of an unpacked layer has been replaced or changed';
-  return (await erofsDigest(path)) === image.digest
+  return (await isImage(path, image))
     ? undefined
-    : 'the file of an unpacked layer has other bytes';
+    : 'the file of an unpacked layer has been replaced or changed';
 }
 
 /**

@@ -52,8 +52,6 @@ export interface ImageRecord {
   readonly inode: string;
   /** Nanoseconds since 1970. */
   readonly ctime: string;
-  /** Over all but the first block, then over that (the order of writing). */
-  readonly digest: Digest;
 }
 
 export const RECORD = 'layer.json';
@@ -83,15 +81,15 @@ export function contentOf(directory: string, form: LowerForm): string {
   return join(directory, form === 'folder' ? ROOT : IMAGE);
 }
 
-export async function recordImage(path: string, digest: Digest): Promise<ImageRecord> {
+export async function recordImage(path: string): Promise<ImageRecord> {
   const { size, ino, ctimeNs } = await stat(path, { bigint: true });
-  return { size: Number(size), inode: String(ino), ctime: String(ctimeNs), digest };
+  return { size: Number(size), inode: String(ino), ctime: String(ctimeNs) };
 }
 
 /** Whether the file is still the one that was written, as far as its metadata tell. */
 export async function isImage(path: string, record: ImageRecord | undefined): Promise<boolean> {
   if (record === undefined) return false;
-  const now = await recordImage(path, record.digest).catch(() => undefined);
+  const now = await recordImage(path).catch(() => undefined);
   return now?.size === record.size && now.inode === record.inode && now.ctime === record.ctime;
 }
 

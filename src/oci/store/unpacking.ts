@@ -12,6 +12,7 @@ import {
   NotErofs,
   openErofsSink,
   openSink,
+  owned,
   type Unpacked,
   unpackLayer,
 } from '../layer/index.ts';
@@ -196,7 +197,7 @@ export class Unpacker {
     const lower = parents === undefined ? undefined : lowerFinder(parents, map);
     try {
       const unpack = async (sink: LayerSink): Promise<Unpacked> =>
-        await unpackLayer(blob, sink, {
+        await unpackLayer(owned(blob), sink, {
           map,
           signal,
           lower,
@@ -204,12 +205,11 @@ export class Unpacker {
           mediaType: layer.mediaType,
         });
       if (options.form === 'folder') {
-        const { entries, opaque } = await unpack(await openSink(content, { ownsParts: true }));
+        const { entries, opaque } = await unpack(await openSink(content));
         return { entries, opaque };
       }
-      const sink = await openErofsSink(content);
-      const { entries, opaque } = await unpack(sink);
-      return { entries, opaque, image: await recordImage(content, sink.digest) };
+      const { entries, opaque } = await unpack(await openErofsSink(content));
+      return { entries, opaque, image: await recordImage(content) };
     } catch (error) {
       if (error instanceof NeedsParents || error instanceof NotErofs) {
         await removeStubbornly(content);

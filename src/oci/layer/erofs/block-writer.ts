@@ -1,26 +1,28 @@
-import type { Hash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { BLOCK } from './format.ts';
 
 const BUFFER = 1 << 20;
 /** One is filled while the others are written. */
 const IN_FLIGHT = 2;
+/** After so many bytes the disk begins with them: else all of an image would be waited for at its end. */
+const SYNC_EVERY = 16 << 20;
 
 /** Appends to a file in large pieces: nobody waits for a write unless the disk is that far behind. */
 export class BlockWriter {
   readonly #handle: FileHandle;
-  readonly #hash: Hash;
   readonly #free: Buffer[] = [];
   readonly #writing: Promise<void>[] = [];
   #buffer: Buffer = Buffer.allocUnsafe(BUFFER);
   #used = 0;
   #flushed: number;
+  /** Written and not asked of the disk. */
+  #unsynced = 0;
+  #syncing: Promise<void> | undefined;
   #failure: Error | undefined;
 
   /** Starts behind what is reserved at the start of the file. */
-  constructor(handle: FileHandle, hash: Hash, reserved: number) {
+  constructor(handle: FileHandle, reserved: number) {
     this.#handle = handle;
-    this.#hash = hash;
     this.#flushed = reserved;
   }
 
@@ -47,6 +49,7 @@ export class BlockWriter {
   async flush(): Promise<void> {
     await this.#send();
     await Promise.all(this.#writing);
+    await this.#syncing;
     this.#check();
   }
 
@@ -67,7 +70,6 @@ export class BlockWriter {
     const at = this.#flushed;
     this.#flushed += this.#used;
     this.#used = 0;
-    this.#hash.update(part);
     while (this.#writing.length >= IN_FLIGHT) await this.#writing[0];
     this.#buffer = this.#free.pop() ?? Buffer.allocUnsafe(BUFFER);
     const written = this.#write(part, at).then(
@@ -79,8 +81,20 @@ export class BlockWriter {
     const done = written.then(() => {
       void this.#writing.splice(this.#writing.indexOf(done), 1);
       this.#free.push(full);
+      this.#sync(part.length);
     });
     this.#writing.push(done);
+  }
+
+  #sync(bytes: number): void {
+    this.#unsynced += bytes;
+    if (this.#syncing !== undefined || this.#unsynced < SYNC_EVERY) return;
+    this.#unsynced = 0;
+    const over = (): void => {
+      this.#syncing = undefined;
+    };
+    // What the disk cannot take it says again to whoever makes the layer durable.
+    this.#syncing = this.#handle.datasync().then(over, over);
   }
 
   async #write(part: Buffer, position: number): Promise<void> {

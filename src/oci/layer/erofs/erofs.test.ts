@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { mkdtemp, open, readFile, rm, truncate } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -75,7 +74,7 @@ const codeOf = async (work: Promise<unknown>): Promise<string> => await work.the
 it('any tree comes back as it was written, and the same tree as the same bytes', async () => {
   await fc.assert(
     fc.asyncProperty(grownTree, async (tree) => {
-      const { digest, size } = await write(tree);
+      const { size } = await write(tree);
       const bytes = await readFile(image);
       const found = await readAll();
       const names = new Map<string, Grown>();
@@ -95,8 +94,6 @@ it('any tree comes back as it was written, and the same tree as the same bytes',
         if (entry.type !== 'directory') expect(other.links).toBe(same.length);
       }
       expect(bytes.length).toBe(size);
-      const again = createHash('sha256').update(bytes.subarray(BLOCK)).update(bytes.subarray(0, BLOCK));
-      expect(digest).toBe(`sha256:${again.digest('hex')}`);
       await write(tree);
       expect((await readFile(image)).equals(bytes)).toBe(true);
     }),
@@ -176,13 +173,14 @@ it('the order of attributes in the archive changes nothing', async () => {
     ['user.b', Buffer.from('1')],
     ['user.a', Buffer.from('2')],
   ] as const;
-  const digests = [xattrs, xattrs.toReversed()].map(async (one, index) => {
-    const sink = await openErofsSink(join(directory, String(index)));
+  const files = [xattrs, xattrs.toReversed()].map(async (one, index) => {
+    const file = join(directory, String(index));
+    const sink = await openErofsSink(file);
     await sink.put({ ...plainEntry('f', 'file'), xattrs: new Map(one) }, async () => undefined);
     await sink.finish();
-    return sink.digest;
+    return await readFile(file, 'hex');
   });
-  expect(await digests[1]).toBe(await digests[0]);
+  expect(await files[1]).toBe(await files[0]);
 });
 
 it('a device number that Linux has not is refused, as it is where the layer is a folder', async () => {

@@ -10,7 +10,7 @@ import type { TarEntry } from '../entry.ts';
 import { assertCopyable, isCopyable, MOST_XATTR_BYTES } from './copyable.ts';
 import { BLOCK, encodeDirents, encodeFirstBlock, encodeInode, encodeXattrs } from './format.ts';
 import { ErofsReader } from './reader.ts';
-import { type ErofsSink, erofsDigest, openErofsSink } from './sink.ts';
+import { type ErofsSink, openErofsSink } from './sink.ts';
 
 let directory: string;
 let image: string;
@@ -142,16 +142,12 @@ describe('an image of a small layer', () => {
     expect([made.length, differing.slice(0, 20)]).toEqual([wanted.length, []]);
   });
 
-  it('is known by a digest that its file gives again', async () => {
+  it('knows its size when it is finished', async () => {
     const sink = await openErofsSink(image);
-    expect(() => sink.digest).toThrow('the image is not finished');
     expect(sink.size).toBe(0);
     await put(sink, entry('f', 'file', { size: 5 }), 'hello');
     await sink.finish();
     expect(sink.size).toBe((await stat(image)).size);
-    expect(await erofsDigest(image)).toBe(sink.digest);
-    await writeFile(image, Buffer.concat([await readFile(image), Buffer.alloc(1)]));
-    expect(await erofsDigest(image)).not.toBe(sink.digest);
   });
 
   it('is a file of its writer alone', async () => {

@@ -1,10 +1,8 @@
-import { createHash } from 'node:crypto';
-import { constants, createReadStream } from 'node:fs';
+import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { isSkycapError } from '../../../kernel/index.ts';
 import { diskError } from '../../../kernel/system/index.ts';
 import { ociError } from '../../errors.ts';
-import type { Digest } from '../../types.ts';
 import { type ByteString, showPath, type TarEntry } from '../entry.ts';
 import type { LayerSink } from '../sink.ts';
 import { BlockWriter } from './block-writer.ts';
@@ -14,7 +12,6 @@ import { BLOCK, encodeDevice, encodeFirstBlock, type Kind } from './format.ts';
 import { layOut, writeMetadata } from './metadata.ts';
 import type { Inode } from './tree.ts';
 
-const READ = 1 << 20;
 const CAPABILITY = 'security.capability';
 
 /**
@@ -25,14 +22,13 @@ const CAPABILITY = 'security.capability';
  * `finish` throws NotErofs.
  */
 export class ErofsSink implements LayerSink {
+  readonly copies = true;
   readonly #path: string;
   readonly #handle: FileHandle;
-  readonly #hash = createHash('sha256');
   readonly #out: BlockWriter;
   readonly #root: Inode;
   readonly #directories = new Map<ByteString, Inode>();
   readonly #xattrBytes: number;
-  #digest: Digest | undefined;
   #size = 0;
   #unfit: NotErofs | undefined;
 
@@ -40,15 +36,9 @@ export class ErofsSink implements LayerSink {
     this.#xattrBytes = xattrBytes;
     this.#path = path;
     this.#handle = handle;
-    this.#out = new BlockWriter(handle, this.#hash, BLOCK);
+    this.#out = new BlockWriter(handle, BLOCK);
     this.#root = makeInode('directory');
     this.#directories.set('', this.#root);
-  }
-
-  /** Of everything behind the first block, then of that: the order in which the file is written. */
-  get digest(): Digest {
-    if (this.#digest === undefined) throw new Error('the image is not finished');
-    return this.#digest;
   }
 
   /** Bytes of the file. */
@@ -87,7 +77,6 @@ export class ErofsSink implements LayerSink {
       await this.#out.flush();
       const first = encodeFirstBlock(plan.fields);
       await this.#handle.write(first, 0, first.length, 0);
-      this.#digest = `sha256:${this.#hash.update(first).digest('hex')}` as Digest;
       this.#size = plan.fields.blocks * BLOCK;
     } catch (error) {
       throw this.#explain(error);
@@ -184,15 +173,6 @@ export async function openErofsSink(path: string, xattrBytes?: number): Promise<
   } catch (error) {
     throw diskError(error, path);
   }
-}
-
-/** Of a file that is there, as `ErofsSink.digest` gives it. */
-export async function erofsDigest(path: string): Promise<Digest> {
-  const hash = createHash('sha256');
-  for await (const part of createReadStream(path, { start: BLOCK, highWaterMark: READ }))
-    hash.update(part as Buffer);
-  for await (const part of createReadStream(path, { end: BLOCK - 1 })) hash.update(part as Buffer);
-  return `sha256:${hash.digest('hex')}` as Digest;
 }
 
 function makeInode(kind: Kind): Inode {
