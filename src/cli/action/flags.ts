@@ -30,7 +30,8 @@ export const actionFlags: readonly Flag[] = [
     aliases: ['driver'],
     type: 'string',
     value: 'NAME',
-    summary: 'what runs the containers: oci-runtime or docker; without it whatever fits first',
+    summary:
+      'what runs the containers: crun (or its other name, oci-runtime) or docker; without it whatever fits first',
   },
   {
     name: 'allow-docker-host-access',
