@@ -103,6 +103,14 @@ const APART: readonly Difference[] = [
     },
   },
   {
+    name: 'a long name without a NUL at its end, which GNU tar reads to the end of the block; as Docker',
+    when: ({ bytes }) =>
+      heads(bytes).some(({ at, type, size }) => {
+        const end = at + 512 + Number.parseInt(size, 8);
+        return /[KL]/.test(type) && !bytes.subarray(at + 512, end).includes(0) && bytes[end] !== 0;
+      }),
+  },
+  {
     name: 'a PAX record that counts for nothing: empty, or before another header of records',
     when: ({ bytes, said }) =>
       /^(tar: .*([Ee]xtended header:? .*|Skipping to next header|A lone zero block at .*)\n)+$/.test(said) &&
@@ -116,6 +124,8 @@ const APART: readonly Difference[] = [
 ];
 
 interface Head {
+  /** Where it stands. */
+  readonly at: number;
   readonly type: string;
   readonly isOldest: boolean;
   readonly size: string;
@@ -142,6 +152,7 @@ function heads(bytes: Buffer): readonly Head[] {
     sumUp(block);
     if (block.toString('latin1', 148, 154) === stated)
       found.push({
+        at,
         type: block.toString('latin1', 156, 157),
         isOldest: block.toString('latin1', 257, 262) !== 'ustar',
         size: block.toString('latin1', 124, 136),
