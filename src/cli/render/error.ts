@@ -68,13 +68,19 @@ function systemCode(error: unknown): string {
   return code === '' && message.includes(': Too many open files ') ? 'EMFILE' : code;
 }
 
+/** What Node adds to a certificate that it does not trust: advice for who starts Node, which nobody here does. */
+const nodesAdvice = /; if the root CA is installed locally, try running Node\.js with --use-system-ca$/;
+
 /** Messages of the causes, outermost first, leaving out what the outer message says already. */
 function causesOf(error: unknown): string[] {
   const causes: string[] = [];
   let told = error instanceof Error ? error.message : String(error);
   let cause = (error as { cause?: unknown } | null)?.cause;
   while (cause !== undefined && cause !== null && causes.length < 8) {
-    const message = clipNames(cause instanceof Error ? cause.message : String(cause));
+    const message = clipNames(cause instanceof Error ? cause.message : String(cause)).replace(
+      nodesAdvice,
+      '',
+    );
     if (message !== '' && !told.includes(message)) {
       causes.push(message);
       told = message;

@@ -233,6 +233,13 @@ describe('errors', () => {
     );
   });
 
+  test('without the advice that Node gives to who starts Node', () => {
+    const cause = new Error(
+      'self-signed certificate; if the root CA is installed locally, try running Node.js with --use-system-ca',
+    );
+    expect(reportOf(new Error('TLS failed', { cause }), false).causes).toEqual(['self-signed certificate']);
+  });
+
   test('as JSON have the same facts', () => {
     expect(errorJson(reportOf(error, false))).toEqual({
       error: {
