@@ -56,6 +56,19 @@ describe('an upload', () => {
     expect(leased).toEqual([ABC]);
   });
 
+  it('passes over what the store still has of an earlier try, however many parts that is', async () => {
+    const taken: Uint8Array[] = [];
+    await start({
+      ingest: async (_blob, open) => {
+        for await (const part of await open(350_000)) taken.push(part);
+      },
+    });
+    const bytes = Buffer.from(Array.from({ length: 600_000 }, (_, at) => (at * 7) % 251));
+    const target = `${await begin()}?digest=${digestOf(bytes)}`;
+    expect((await world.ask(`PUT ${target}`, { body: bytes })).status).toBe(201);
+    expect(Buffer.concat(taken).equals(bytes.subarray(350_000))).toBe(true);
+  });
+
   it('is known under its own repository alone, until it is over', async () => {
     await start();
     const path = await begin();
