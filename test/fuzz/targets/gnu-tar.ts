@@ -87,8 +87,8 @@ const APART: readonly Difference[] = [
         .some((length) => length % 512 !== 0),
   },
   {
-    name: 'a sparse map before a header of the oldest form, with which GNU tar does not read it; as Docker',
-    when: ({ bytes }) => bytes.includes('GNU.sparse.') && heads(bytes).some(({ isOldest }) => isOldest),
+    name: 'a sparse map before a header of an older form, with which GNU tar does not read it; as Docker',
+    when: ({ bytes }) => bytes.includes('GNU.sparse.') && heads(bytes).some(({ isPosix }) => !isPosix),
   },
   {
     name: 'a sparse file without any piece, of which GNU tar reads nothing; as Docker',
@@ -127,7 +127,7 @@ interface Head {
   /** Where it stands. */
   readonly at: number;
   readonly type: string;
-  readonly isOldest: boolean;
+  readonly isPosix: boolean;
   readonly size: string;
   /** Mode, owner, size, time and device as they stand. */
   readonly numbers: readonly string[];
@@ -154,7 +154,7 @@ function heads(bytes: Buffer): readonly Head[] {
       found.push({
         at,
         type: block.toString('latin1', 156, 157),
-        isOldest: block.toString('latin1', 257, 262) !== 'ustar',
+        isPosix: block.toString('latin1', 257, 263) === 'ustar\0',
         size: block.toString('latin1', 124, 136),
         numbers: NUMBERS.map(([start, end]) => block.toString('latin1', start, end)),
       });
