@@ -91,6 +91,8 @@ upgrade: *steps
     utimesSync(file, 1_000_000_000, 1_000_000_000);
     const { ino } = statSync(file);
     expect(expectCode(await world.skycap(['lock'], { cwd }), 0).stdout).toContain('up to date');
+    const again = expectCode(await world.skycap(['lock', '-o', 'json'], { cwd }), 0).stdout;
+    expect(JSON.parse(again)).toMatchObject({ written: false, changes: [] });
     expect(statSync(file)).toMatchObject({ ino, mtimeMs: 1_000_000_000_000 });
     writeFileSync(file, `${readFileSync(file, 'utf8')}\n`);
     expectCode(await world.skycap(['lock'], { cwd }), 0);

@@ -42,7 +42,7 @@ export const command: Command = {
       { update: moves, check },
     );
     await context.result({
-      data: { file: source.lockFile, written: !check, changes, moved },
+      data: { file: source.lockFile, written: !check && changes.length > 0, changes, moved },
       text: (style) => {
         const warnings = moved
           .map(
