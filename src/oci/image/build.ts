@@ -136,9 +136,16 @@ async function assemble(
     layers: options.layers.map((layer) => layer.descriptor),
   });
   const root = await putBytes(store, { mediaType: OCI_MANIFEST, bytes: manifest }, transfer);
-  await store.tag(formatReference(reference), root);
   const { parseManifest } = await import('./parse.ts');
-  return pin(reference, root, { descriptor: root, manifest: parseManifest(manifest), config, platform });
+  // Read as if it had come from elsewhere, before it takes the name from an image that can be run.
+  const image = pin(reference, root, {
+    descriptor: root,
+    manifest: parseManifest(manifest),
+    config,
+    platform,
+  });
+  await store.tag(formatReference(reference), root);
+  return image;
 }
 
 export function encode(value: unknown): Buffer {
