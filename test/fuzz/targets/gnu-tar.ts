@@ -103,6 +103,11 @@ const APART: readonly Difference[] = [
     },
   },
   {
+    name: 'a number of pieces that a later record replaces, for which GNU tar has no memory; as Docker',
+    when: ({ bytes, said }) =>
+      /memory exhausted/.test(said) && bytes.toString('latin1').split('GNU.sparse.numblocks=').length > 2,
+  },
+  {
     name: 'a long name without a NUL at its end, which GNU tar reads to the end of the block; as Docker',
     when: ({ bytes }) =>
       heads(bytes).some(({ at, type, size }) => {
