@@ -103,6 +103,10 @@ const APART: readonly Difference[] = [
     },
   },
   {
+    name: 'a device number that Linux has not, which the checks of a layer refuse (L20)',
+    when: ({ said }) => /is out of (major|minor)_t range/.test(said),
+  },
+  {
     name: 'a number of pieces that a later record replaces, for which GNU tar has no memory; as Docker',
     when: ({ bytes, said }) =>
       /memory exhausted/.test(said) && bytes.toString('latin1').split('GNU.sparse.numblocks=').length > 2,
