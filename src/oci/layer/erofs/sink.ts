@@ -14,6 +14,13 @@ import type { Inode } from './tree.ts';
 
 const CAPABILITY = 'security.capability';
 
+interface Opened {
+  readonly handle: FileHandle;
+  /** The same file past the page cache, where there is such a thing. */
+  readonly direct: FileHandle | undefined;
+  readonly xattrBytes: number | undefined;
+}
+
 /**
  * Writes a layer as one EROFS file in one pass: bodies as they come, then directories and inodes, the superblock in
  * its reserved place last. Only metadata stays in memory. The same layer with the same ids gives the same bytes.
@@ -25,6 +32,7 @@ export class ErofsSink implements LayerSink {
   readonly copies = true;
   readonly #path: string;
   readonly #handle: FileHandle;
+  readonly #direct: FileHandle | undefined;
   readonly #out: BlockWriter;
   readonly #root: Inode;
   readonly #directories = new Map<ByteString, Inode>();
@@ -32,11 +40,12 @@ export class ErofsSink implements LayerSink {
   #size = 0;
   #unfit: NotErofs | undefined;
 
-  constructor(path: string, handle: FileHandle, xattrBytes = MOST_XATTR_BYTES) {
+  constructor(path: string, { handle, direct, xattrBytes = MOST_XATTR_BYTES }: Opened) {
     this.#xattrBytes = xattrBytes;
     this.#path = path;
     this.#handle = handle;
-    this.#out = new BlockWriter(handle, BLOCK);
+    this.#direct = direct;
+    this.#out = new BlockWriter(handle, BLOCK, direct);
     this.#root = makeInode('directory');
     this.#directories.set('', this.#root);
   }
@@ -72,6 +81,7 @@ export class ErofsSink implements LayerSink {
   async finish(): Promise<void> {
     try {
       if (this.#unfit !== undefined) throw this.#unfit;
+      await this.#out.keepRest();
       const plan = layOut(this.#root, this.#out.position / BLOCK);
       await writeMetadata(plan, this.#out);
       await this.#out.flush();
@@ -81,13 +91,18 @@ export class ErofsSink implements LayerSink {
     } catch (error) {
       throw this.#explain(error);
     } finally {
-      await this.#handle.close();
+      await this.#close();
     }
   }
 
   async abort(): Promise<void> {
     await this.#out.flush().catch(() => undefined);
-    await this.#handle.close().catch(() => undefined);
+    await this.#close().catch(() => undefined);
+  }
+
+  async #close(): Promise<void> {
+    await this.#direct?.close();
+    await this.#handle.close();
   }
 
   #fits({ xattrs }: Pick<TarEntry, 'xattrs'>): boolean {
@@ -169,7 +184,11 @@ export class ErofsSink implements LayerSink {
 export async function openErofsSink(path: string, xattrBytes?: number): Promise<ErofsSink> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   try {
-    return new ErofsSink(path, await open(path, flags, 0o600), xattrBytes);
+    const handle = await open(path, flags, 0o600);
+    const direct = await open(`/proc/self/fd/${handle.fd}`, constants.O_WRONLY | constants.O_DIRECT).catch(
+      () => undefined,
+    );
+    return new ErofsSink(path, { handle, direct, xattrBytes });
   } catch (error) {
     throw diskError(error, path);
   }
