@@ -1,9 +1,10 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { ImageAccess } from '../images/index.ts';
 import { digestOf } from '../oci/names/index.ts';
+import { takeTurn } from '../oci/store/turn.ts';
 import { imagesByName } from './action.fixture.ts';
 import { loadBundleSource } from './bundle-source.ts';
 import { ensureLock, lockBundle } from './ensure-lock.ts';
@@ -114,6 +115,20 @@ it('goes without a turn where there can be no private folder', async () => {
   chmodSync(turn, 0o700);
   await lock(imagesByName, []);
   expect(readdirSync(directory).sort()).toEqual(['porter.lock', 'porter.yaml']);
+});
+
+it('goes without a turn that nobody ends, after half a minute', async () => {
+  await using _held = await takeTurn(join(directory, '.porter.lock.skycap-lock'), NEVER);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const locking = lock(imagesByName, []);
+    await vi.waitFor(() => expect(vi.getTimerCount()).toBe(1));
+    vi.advanceTimersByTime(30_000);
+    await locking;
+  } finally {
+    vi.useRealTimers();
+  }
+  expect(pins()).toEqual(['one', 'two'].map((name) => digestOf(`ghcr.io/acme/${name}:1`)));
 });
 
 it('asks again where another command changes the lock while the question stands', async () => {

@@ -142,13 +142,8 @@ async function writeUponSame(
 
 /** One command at a time looks at the lock and writes it; without locks or rights to files one goes without. */
 async function turnWith(file: string, signal: AbortSignal): Promise<AsyncDisposable | undefined> {
-  const { takeTurn } = await loadStore();
-  try {
-    return await takeTurn(turnOf(file), signal);
-  } catch (error) {
-    if (isSkycapError(error, 'OCI_ARCHIVE_WRITE')) return undefined;
-    throw error;
-  }
+  const { takeTurnSoon } = await loadStore();
+  return (await takeTurnSoon(turnOf(file), signal)).turn;
 }
 
 const turnOf = (file: string): string => join(dirname(file), `.${basename(file)}.skycap-lock`);

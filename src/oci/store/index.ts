@@ -1,2 +1,2 @@
 export { type LayoutStore, type LeaseOptions, type OpenStoreOptions, openStore } from './store.ts';
-export { type Turn, takeTurn } from './turn.ts';
+export { takeTurnSoon } from './turn.ts';

@@ -4,18 +4,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { takeTurn } from './turn.ts';
+import { takeTurn, takeTurnSoon } from './turn.ts';
 
 /** Called when a process has opened the file and not yet locked it. */
 const opened = vi.hoisted(() => ({ once: undefined as (() => void) | undefined }));
+const disk = vi.hoisted(() => ({ isFull: false, takesNoFile: false }));
 vi.mock(import('node:sqlite'), async (original) => {
   const real = await original();
   class Watched extends real.DatabaseSync {
     constructor(path: string, options?: ConstructorParameters<typeof real.DatabaseSync>[1]) {
+      if (disk.takesNoFile) throw new Error('unable to open database file');
       super(path, options ?? {});
       const once = opened.once;
       opened.once = undefined;
       once?.();
+    }
+    override exec(sql: string): void {
+      if (disk.isFull && sql.includes('user_version =')) throw new Error('database or disk is full');
+      super.exec(sql);
     }
   }
   return { ...real, DatabaseSync: Watched as typeof real.DatabaseSync };
@@ -34,6 +40,8 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   opened.once = undefined;
+  disk.isFull = false;
+  disk.takesNoFile = false;
   await rm(directory, { recursive: true, force: true });
 });
 
@@ -116,6 +124,29 @@ it('takes a file whose process was killed before it took it away', async () => {
   expect(await readdir(directory)).toEqual([]);
 });
 
+it('leaves no file either where there is no room to say that it is going', async () => {
+  const turn = await takeTurn(folder, NEVER);
+  disk.isFull = true;
+  await turn[Symbol.asyncDispose]();
+  expect(await readdir(directory)).toEqual([]);
+});
+
+it('a file that has no name any more is no turn, whether it says so or not', async () => {
+  await mkdir(folder, { mode: 0o700 });
+  opened.once = () => unlinkSync(file);
+  const turn = await takeTurn(folder, NEVER);
+  expect(existsSync(file)).toBe(true);
+  expect(isFree()).toBe(false);
+  await turn[Symbol.asyncDispose]();
+  expect(await readdir(directory)).toEqual([]);
+});
+
+it('leaves no folder in which no file can be made', async () => {
+  disk.takesNoFile = true;
+  await expect(takeTurn(folder, NEVER)).rejects.toMatchObject({ code: 'OCI_ARCHIVE_WRITE' });
+  expect(await readdir(directory)).toEqual([]);
+});
+
 it('makes the folder again that was taken away before the file was opened', async () => {
   const made = takeTurn(folder, NEVER);
   await made.then((turn) => turn[Symbol.asyncDispose]());
@@ -166,4 +197,25 @@ it('ends with the signal', async () => {
   const turn = await takeTurn(folder, NEVER);
   await expect(takeTurn(folder, AbortSignal.timeout(20))).rejects.toMatchObject({ code: 'CANCELLED' });
   await turn[Symbol.asyncDispose]();
+});
+
+it('a short turn is not waited for without end', async () => {
+  await using _held = await takeTurn(folder, NEVER);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const waiting = takeTurnSoon(folder, NEVER);
+    expect(vi.getTimerCount()).toBe(1);
+    vi.advanceTimersByTime(30_000);
+    expect(await waiting).toEqual({ turn: undefined, busy: 30 });
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+it('a short turn is gone without where there can be none, and not where it is cancelled', async () => {
+  await mkdir(folder);
+  await chmod(folder, 0o755);
+  expect(await takeTurnSoon(folder, NEVER)).toEqual({ turn: undefined });
+  await expect(takeTurnSoon(folder, AbortSignal.abort())).rejects.toMatchObject({ code: 'CANCELLED' });
 });

@@ -2,7 +2,7 @@ import { lstat, mkdir, rm, rmdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
-import { kernelError } from '../../kernel/index.ts';
+import { isSkycapError, kernelError } from '../../kernel/index.ts';
 import { ensureDirectory } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 
@@ -14,6 +14,8 @@ const MOST_FRUITLESS = 100;
 /** As often one may find a file that was locked to be another one than has its name; then it is a copy of such a one. */
 const MOST_STRANGE = 5;
 const BUSY = 5;
+/** For those who hold it for milliseconds; where locks do not work (some network file systems) it is busy for ever. */
+const SOON_MS = 30_000;
 
 /**
  * One process of a user at a time, by a lock that leaves nothing behind. It lies in a private folder of its own: its
@@ -41,16 +43,45 @@ export async function takeTurn(folder: string, signal: AbortSignal): Promise<Tur
           user_version: number;
         };
         strange = { inode: inode ?? 0, times: strange.inode === inode ? strange.times + 1 : 1 };
-        if (going === 0 || going === inode || (inode !== undefined && strange.times > MOST_STRANGE))
+        if (inode !== undefined && (going === 0 || going === inode || strange.times > MOST_STRANGE))
           return turnOf(file, database);
         database.close();
       }
     } catch (cause) {
       fruitless += 1;
-      if (fruitless > MOST_FRUITLESS) throw unusable(file, cause);
+      if (fruitless > MOST_FRUITLESS) {
+        // Where no file can be made in it, it goes again.
+        await rmdir(folder).catch(() => undefined);
+        throw unusable(file, cause);
+      }
       pause = 2;
     }
     await delay(pause + Math.random() * pause, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** A turn, or why there was none. */
+export type TurnOrNot =
+  | { readonly turn: Turn }
+  /** `busy` for so many seconds, or no place for a lock. */
+  | { readonly turn: undefined; readonly busy?: number };
+
+/**
+ * As `takeTurn`, for turns that are short: who has not had one within half a minute goes without, or gives up.
+ *
+ * @throws CANCELLED; the system's error where the folder cannot be made
+ */
+export async function takeTurnSoon(folder: string, signal: AbortSignal): Promise<TurnOrNot> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), SOON_MS);
+  try {
+    return { turn: await takeTurn(folder, AbortSignal.any([signal, late.signal])) };
+  } catch (error) {
+    if (isSkycapError(error, 'OCI_ARCHIVE_WRITE')) return { turn: undefined };
+    if (signal.aborted || !late.signal.aborted) throw error;
+    return { turn: undefined, busy: SOON_MS / 1000 };
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -113,12 +144,16 @@ function turnOf(file: string, database: DatabaseSync): Turn {
       try {
         const inode = await inodeOf(file);
         if (inode === undefined) return;
-        database.exec(`PRAGMA user_version = ${inode}; COMMIT`);
+        try {
+          database.exec(`PRAGMA user_version = ${inode}; COMMIT`);
+        } catch {
+          // No room to say so: whoever locks it from now on finds that it has no name any more.
+        }
         await rm(file, { force: true });
         // Not where the next one has made its file already.
         await rmdir(dirname(file));
       } catch {
-        // No room to say so: then it stays, and serves the next turn.
+        // Then it stays, and serves the next turn.
       } finally {
         database.close();
       }

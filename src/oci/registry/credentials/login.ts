@@ -5,7 +5,7 @@ import { ensurePrivateDirectory, writeFileAtomic } from '../../../kernel/system/
 import { ociError } from '../../errors.ts';
 import { isObject, type JsonObject } from '../../image/json.ts';
 import { isRegistryHost, quoted } from '../../names/index.ts';
-import { type Turn, takeTurn } from '../../store/turn.ts';
+import { type Turn, takeTurnSoon } from '../../store/turn.ts';
 import { hasEntry, helpersFor, hostNames, invalid, normalKey, serverName, withEntry } from './auth-file.ts';
 import { helperErase, helperStore } from './helper.ts';
 import { type AuthLocation, authLocations, helpersOf, loginLocation } from './locations.ts';
@@ -131,23 +131,15 @@ function checkHost(host: string): string {
   });
 }
 
-/** A login holds it for milliseconds; where locks do not work (some network file systems) one would wait for ever. */
-const LOCK_MS = 30_000;
-
-async function takeSoon(folder: string, signal: AbortSignal): Promise<Turn> {
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(), LOCK_MS);
-  try {
-    return await takeTurn(folder, AbortSignal.any([signal, late.signal]));
-  } catch (error) {
-    if (signal.aborted || !late.signal.aborted) throw error;
-    throw ociError('CREDENTIALS_FILE_INVALID', `${folder} has been locked for ${LOCK_MS / 1000} seconds`, {
-      hint: 'end the other login; with none, remove it, or use a file on a file system with locks (DOCKER_CONFIG)',
-      place: { file: folder },
-    });
-  } finally {
-    clearTimeout(timer);
-  }
+async function takeLock(path: string, signal: AbortSignal): Promise<Turn> {
+  const folder = join(dirname(path), `.${basename(path)}.skycap-lock`);
+  const taken = await takeTurnSoon(folder, signal);
+  if (taken.turn !== undefined) return taken.turn;
+  if (taken.busy === undefined) throw invalid(path, 'it cannot be locked');
+  throw ociError('CREDENTIALS_FILE_INVALID', `${folder} has been locked for ${taken.busy} seconds`, {
+    hint: 'end the other login; with none, remove it, or use a file on a file system with locks (DOCKER_CONFIG)',
+    place: { file: folder },
+  });
 }
 
 /** Reads and writes in one turn: another process may be logging in elsewhere, into the same file. */
@@ -160,14 +152,13 @@ async function change(
     await ensurePrivateDirectory(dirname(location.path));
     // Many keep their configuration elsewhere and a link here; the link stays.
     const path = await realpath(location.path).catch(() => location.path);
-    await using _turn = await takeSoon(join(dirname(path), `.${basename(path)}.skycap-lock`), signal);
+    await using _turn = await takeLock(path, signal);
     const file = edit((await readAuthFile(location)) ?? {});
     const content = location.kind === 'legacy' ? file.auths : file;
     if (!isObject(content)) return;
     const text = `${JSON.stringify(content, undefined, '\t')}\n`;
     await writeFileAtomic(path, text, { mode: 0o600, sweep: true });
   } catch (error) {
-    if (isSkycapError(error, 'OCI_ARCHIVE_WRITE')) throw invalid(location.path, 'it cannot be locked');
     if (isSkycapError(error)) throw error;
     const { code } = error as { code?: string };
     throw invalid(location.path, `it cannot be written (${code ?? 'unknown reason'})`);
