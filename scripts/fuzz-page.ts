@@ -31,7 +31,7 @@ ${tables.runs}
 
 ## Where a peer differs on purpose
 
-GNU tar lists what we read and gives the same bodies, but for these. Whatever else differs makes a run red. \`fsck.erofs\` never differs: it finds no error in any image, and what it extracts of it (as root) is what the layer says, entry by entry.
+GNU tar lists what we read and gives the same bodies, but for these. Each is then written once more in the one way that has only one meaning, ours, and GNU tar must read just what we do of that. Whatever else differs makes a run red. \`fsck.erofs\` never differs: it finds no error in any image, and what it extracts of it (as root) is what the layer says, entry by entry.
 
 ${tables.apart}
 

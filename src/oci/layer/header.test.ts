@@ -84,7 +84,7 @@ describe('a header is read', () => {
 
   it.each<[string, string, object]>([
     ['POSIX', 'ustar\x0000', { name: 'p/f', devMajor: 1, devMinor: 2 }],
-    ['GNU', 'ustar  \0', { name: 'f', devMajor: 1, devMinor: 2 }],
+    ['GNU (as Go once wrote it)', 'ustar  \0', { name: 'p/f', devMajor: 1, devMinor: 2 }],
     ['GNU of another version', 'ustar  1', { name: 'f', devMajor: 0, devMinor: 0 }],
     ['V7', '', { name: 'f', devMajor: 0, devMinor: 0 }],
   ])('with prefix and device number where the form %s has them', (_form, magic, wanted) => {
@@ -92,8 +92,21 @@ describe('a header is read', () => {
     expect(decodeHeader(signed(made))).toMatchObject(wanted);
   });
 
+  it.each<[string, Fields, string]>([
+    ['no times', {}, 'f'],
+    ['times', { 345: '13132027400\0', 357: ' 17 \0' }, 'f'],
+    ['a time in base 256', { 345: '\x80', 357: '\xff' }, 'f'],
+    ['a time and anything', { 345: '00000000017\0', 357: 'x' }, '00000000017/f'],
+    ['a number that is none', { 345: '0000000 17\0' }, '0000000 17/f'],
+    ['a name, which could be a number', { 345: 'usr/share\0' }, 'usr/share/f'],
+    ['text of more than seven bits', { 345: 'usr/\xe9\0' }, 'f'],
+  ])('of GNU form with a prefix only where %s stand, as Docker has it', (_what, fields, name) => {
+    expect(decodeHeader(signed(bare({ 0: 'f', 257: 'ustar  \0', ...fields }))).name).toBe(name);
+  });
+
   it.each<[string, number]>([
     ['0000000\0', 0],
+    ['17   \0  ', 15],
     ['0000017\0', 15],
     ['0000017 ', 15],
     ['17\0\0\0\0\0\0', 15],
@@ -130,6 +143,8 @@ describe('a header is read', () => {
     ['000000/\0', 'a header field is not a number'],
     ['-000001\0', 'a header field is not a number'],
     ['0x00001\0', 'a header field is not a number'],
+    ['0000 17\0', 'a header field is not a number'],
+    ['17 \x001\0\0\0', 'a header field is not a number'],
     ['00000001\x39', 'a header field is not a number'],
     [bytes('8020000000000000'), 'a header field is out of range'],
     [bytes('ffe0000000000000'), 'a header field is out of range'],
@@ -153,6 +168,9 @@ describe('a header is read', () => {
       [sumOf(made) - 256, wrong[0]],
     ] as const)
       expect(refusal(signed(block({}), sum))[0], `${sum}`).toBe(result);
+    const inBytes = block({});
+    inBytes.write(bytes(`8000000000${sumOf(made).toString(16).padStart(6, '0')}`), SUM, 'latin1');
+    expect(refusal(inBytes)[0]).toBe(wrong[0]);
     for (const at of [0, 147, 156, 157, 511]) {
       const changed = Buffer.from(made);
       changed[at] = (changed[at] as number) ^ 1;

@@ -32,9 +32,13 @@ function text(block: Buffer, start: number, length: number): string {
 const SPACE = 32;
 const ZERO = 48;
 
-/** Octal with blanks around it, or base-256 where the first bit is set. Blank is 0. */
+/** Octal with blanks around it, or base-256 where the first bit is set. Blank is 0. As Go, and so Docker, reads it. */
 function number(block: Buffer, start: number, length: number): number {
   if (((block[start] as number) & 0x80) !== 0) return base256(block, start, length);
+  return octalNumber(block, start, length);
+}
+
+function octalNumber(block: Buffer, start: number, length: number): number {
   const end = start + length;
   let at = start;
   while (isBlank(block[at] as number)) at++;
@@ -44,6 +48,9 @@ function number(block: Buffer, start: number, length: number): number {
     if (digit < 0 || digit > 7) throw invalid('a header field is not a number');
     value = value * 8 + digit;
   }
+  // As Docker: after a NUL there may stand anything, after a blank only more of them.
+  for (let rest = at; rest < end && block[at] === SPACE; rest++)
+    if (!isBlank(block[rest] as number)) throw invalid('a header field is not a number');
   return value;
 }
 
@@ -61,7 +68,7 @@ function base256(block: Buffer, start: number, length: number): number {
 
 /** Some old archivers took bytes for signed numbers. */
 function checkSum(block: Buffer): boolean {
-  const stated = number(block, 148, 8);
+  const stated = octalNumber(block, 148, 8);
   const unsigned = sumOf(block);
   if (stated === unsigned) return true;
   const others = Buffer.concat([block.subarray(0, 148), block.subarray(156)]);
@@ -83,7 +90,7 @@ export function decodeHeader(block: Buffer): RawHeader {
   const ustar = magic.startsWith('ustar\0');
   const gnu = magic === 'ustar  \0';
   const base = text(block, 0, 100);
-  const prefix = ustar ? text(block, 345, 155) : '';
+  const prefix = ustar ? text(block, 345, 155) : gnu ? prefixOverTimes(block) : '';
   const devices = ustar || gnu;
   return {
     name: prefix === '' ? base : `${prefix}/${base}`,
@@ -97,6 +104,18 @@ export function decodeHeader(block: Buffer): RawHeader {
     devMajor: devices ? number(block, 329, 8) : 0,
     devMinor: devices ? number(block, 337, 8) : 0,
   };
+}
+
+/** Go before 1.8 could write a prefix where GNU has two times; Docker still reads it where those are no numbers. */
+function prefixOverTimes(block: Buffer): string {
+  if (isTime(block, 345) && isTime(block, 357)) return '';
+  const prefix = text(block, 345, 155);
+  return /^[\0-\x7f]*$/.test(prefix) ? prefix : '';
+}
+
+function isTime(block: Buffer, start: number): boolean {
+  if (block[start] === 0) return true;
+  return /^(?:[\x80-\xff]|[ \0]*[0-7]*(?:\0|[ \0]*$))/.test(block.toString('latin1', start, start + 12));
 }
 
 const USTAR = Buffer.from('ustar\x0000', 'latin1');

@@ -195,7 +195,7 @@ describe('an entry', () => {
     expect(await first(Buffer.concat([pax(...empty), plain]))).toEqual(await first(plain));
   });
 
-  it('has long names before those of its header, and PAX names before both', async () => {
+  it('has long names and PAX names before those of its header, and never two that differ', async () => {
     const long = Buffer.concat([raw('L', 5, 'long\0'), raw('K', 5, 'more\0')]);
     const link = rawHeader({ 156: '1', 157: 'to' });
     expect(await first(Buffer.concat([long, link]))).toMatchObject({ path: 'long', linkPath: 'more' });
@@ -203,8 +203,14 @@ describe('an entry', () => {
       path: 'long',
       linkPath: 'to',
     });
-    const both = Buffer.concat([long, pax('path=p', 'linkpath=l'), link]);
-    expect(await first(both)).toMatchObject({ path: 'p', linkPath: 'l' });
+    const both = Buffer.concat([long, pax('path=long', 'linkpath=more'), link]);
+    expect(await first(both)).toMatchObject({ path: 'long', linkPath: 'more' });
+    const two = 'OCI_LAYER_INVALID an entry has a long name and another one in a PAX record';
+    expect(await read(Buffer.concat([long, pax('path=p'), link]))).toBe(two);
+    expect(await read(Buffer.concat([pax('linkpath=l'), long, link]))).toBe(two);
+    expect(await first(Buffer.concat([long, pax('linkpath=l'), f]))).toMatchObject({ path: 'long' });
+    const empty = Buffer.concat([raw('L', 5, 'long\0'), raw('L', 1, '\0'), raw('K', 0), link]);
+    expect(await first(empty)).toMatchObject({ path: 'f', linkPath: 'to' });
     expect(await read(Buffer.concat([long, f, f]))).toEqual([
       { path: 'long', body: 'hello' },
       { path: 'f', body: 'hello' },
@@ -220,6 +226,16 @@ describe('an entry', () => {
   it.each<[string, Buffer, string]>([
     ['a file below zero', rawHeader({ 124: Buffer.alloc(12, 0xff) }), 'OCI_LAYER_INVALID a size is negative'],
     [
+      'a file below zero, whatever its record says',
+      Buffer.concat([pax('size=0'), rawHeader({ 124: Buffer.alloc(12, 0xff) })]),
+      'OCI_LAYER_INVALID a size is negative',
+    ],
+    [
+      'a directory of the oldest form below zero',
+      rawHeader({ 0: 'd/\0', 124: Buffer.alloc(12, 0xff), 156: '\0' }),
+      'OCI_LAYER_INVALID a size is negative',
+    ],
+    [
       'a record below zero',
       rawHeader({ 124: Buffer.alloc(12, 0xff), 156: 'x' }),
       'OCI_LAYER_INVALID a size is negative',
@@ -229,6 +245,11 @@ describe('an entry', () => {
     ['global records too large', raw('g', 101), 'OCI_LAYER_LIMIT has a metadata record of 101 bytes'],
     ['a long name too large', raw('L', 101), 'OCI_LAYER_LIMIT has a metadata record of 101 bytes'],
     ['global records that are none', raw('g', 3, 'abc'), 'OCI_LAYER_INVALID a PAX record is malformed'],
+    ...[pax('path=p'), raw('L', 2, 'l\0'), raw('K', 2, 'l\0')].map((own): [string, Buffer, string] => [
+      'global records between an entry and its own',
+      Buffer.concat([own, raw('g', 13, '13 comment=x\n'), f]),
+      'OCI_LAYER_INVALID a record for all later entries parts an entry from its own',
+    ]),
     [
       'a NUL in a PAX name',
       Buffer.concat([pax('path=a\0b'), f]),
@@ -312,7 +333,8 @@ describe('a sparse file', () => {
   it.each<[string, Buffer, string]>([
     ['of two pieces', inRecord('1,2,5,1', '2', '7', 'abc'), '\0ab\0\0c\0'],
     ['of pieces side by side', inRecord('0,2,2,1', '2', '3', 'abc'), 'abc'],
-    ['of nothing but a hole', inRecord('', '0', '4', ''), '\0\0\0\0'],
+    ['of nothing but a hole', inBody('0\n', '4', ''), '\0\0\0\0'],
+    ['of nothing but a hole, by a piece', inRecord('4,0', '1', '4', ''), '\0\0\0\0'],
     ['of a piece without bytes at its end', inRecord('0,1,4,0', '2', '4', 'a'), 'a\0\0\0'],
     ['with the map before the data', inBody('2\n1\n2\n5\n1\n', '7', 'abc'), '\0ab\0\0c\0'],
     ['with a map of several blocks', inBody(`300\n${'0\n0\n'.repeat(299)}0\n1\n`, '2', 'a'), 'a\0'],
@@ -327,7 +349,8 @@ describe('a sparse file', () => {
 
   it('has the name and the size that its records say', async () => {
     const named = async (...more: string[]): Promise<object> => await first(inBody('0\n', '4', '', ...more));
-    expect(await named('GNU.sparse.name=n', `${size}=9`)).toMatchObject({ path: 'n', size: 4 });
+    expect(await named('GNU.sparse.name=n', `${size}=9`)).toMatchObject({ path: 'n', size: 9 });
+    expect(await named(`${size}=`)).toMatchObject({ path: 'f', size: 4 });
     expect(await named('GNU.sparse.name=')).toMatchObject({ path: 'f', size: 4 });
   });
 
@@ -352,6 +375,15 @@ describe('a sparse file', () => {
       Buffer.concat([pax('GNU.sparse.major=1', 'GNU.sparse.minor=1'), f]),
       'INVALID it holds a sparse file of an unknown version',
     ],
+    [
+      'of an unknown version, with a map',
+      Buffer.concat([
+        pax('GNU.sparse.major=0', 'GNU.sparse.minor=2', 'GNU.sparse.map=0,5', 'GNU.sparse.numblocks=1'),
+        f,
+      ]),
+      'INVALID it holds a sparse file of an unknown version',
+    ],
+    ['of no pieces in a record', inRecord('', '0', '4', ''), 'INVALID a sparse map has no pieces'],
     [
       'of a lone minor version',
       Buffer.concat([pax('GNU.sparse.minor=0'), f]),
@@ -409,7 +441,7 @@ describe('a sparse file', () => {
     ],
     [
       'larger than a layer',
-      inRecord('', '0', String(2 ** 37 + 1), ''),
+      inRecord('0,0', '1', String(2 ** 37 + 1), ''),
       `LIMIT has a sparse file of ${2 ** 37 + 1} bytes`,
     ],
     [

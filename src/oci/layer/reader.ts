@@ -173,6 +173,9 @@ export class TarReader {
   async #takeMeta(raw: RawHeader, meta: Meta): Promise<boolean> {
     if (raw.typeFlag === 'g') {
       // Global records change every later entry; image tools ignore them, so anything else would be ambiguous.
+      // Docker then forgets what stood before them for the next entry, GNU tar does not.
+      if (meta.pax !== undefined || meta.longName !== undefined || meta.longLink !== undefined)
+        throw invalid('a record for all later entries parts an entry from its own');
       decodePax(await this.#metaBody(raw.size));
       return true;
     }
@@ -209,10 +212,11 @@ export class TarReader {
   /** With its body as it is stored. */
   #plainEntry(raw: RawHeader, meta: Meta): TarEntry {
     const pax = meta.pax;
-    const name = paxText(pax, 'path') ?? meta.longName ?? raw.name;
+    const name = stated(paxText(pax, 'path'), meta.longName) ?? raw.name;
     const type = entryType(raw.typeFlag, name);
     const stored = type === 'file' ? (paxNumber(pax, 'size') ?? raw.size) : 0;
-    if (stored < 0) throw invalid('a size is negative');
+    // As Docker, whatever a record says, and in a directory of the oldest form too.
+    if (raw.size < 0 && TYPES[raw.typeFlag] === 'file') throw invalid('a size is negative');
     if (stored > this.#limits.maxBytes) throw overLimit(`a file of ${stored} bytes`);
     this.#bodyLeft = stored;
     this.#padding = pad(stored);
@@ -228,7 +232,7 @@ export class TarReader {
       mtime: mtime === undefined ? raw.mtime : parsePaxTime(mtime),
       linkPath:
         type === 'symlink' || type === 'link'
-          ? (paxText(pax, 'linkpath') ?? meta.longLink ?? raw.linkName)
+          ? (stated(paxText(pax, 'linkpath'), meta.longLink) ?? raw.linkName)
           : '',
       devMajor: raw.devMajor,
       devMinor: raw.devMinor,
@@ -280,6 +284,15 @@ function paxText(pax: PaxRecords | undefined, key: string): string | undefined {
   const text = value.toString('latin1');
   if (text.includes('\0')) throw invalid(`the PAX ${key} holds a NUL`);
   return text;
+}
+
+/** Docker takes the long name where there are two, GNU tar that of the PAX record. */
+function stated(record: string | undefined, long: string | undefined): string | undefined {
+  // As Docker: an empty one counts for nothing.
+  const name = long === '' ? undefined : long;
+  if (record !== undefined && name !== undefined && record !== name)
+    throw invalid('an entry has a long name and another one in a PAX record');
+  return record ?? name;
 }
 
 function paxNumber(pax: PaxRecords | undefined, key: string): number | undefined {

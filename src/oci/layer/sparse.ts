@@ -16,10 +16,11 @@ const ZEROS = Buffer.alloc(65_536);
 
 export function sparseVersion(pax: PaxRecords | undefined): SparseVersion | undefined {
   if (pax === undefined) return undefined;
-  const major = pax.get('GNU.sparse.major')?.toString('latin1');
-  const minor = pax.get('GNU.sparse.minor')?.toString('latin1');
-  if (major === '1' && minor === '0') return '1.0';
-  if (pax.has('GNU.sparse.map')) return '0';
+  const part = (name: string): string => pax.get(`GNU.sparse.${name}`)?.toString('latin1') ?? '';
+  const version = `${part('major')}.${part('minor')}`;
+  if (version === '1.0') return '1.0';
+  // Versions 0.0 and 0.1 need not say so.
+  if (['.', '0.0', '0.1'].includes(version) && pax.has('GNU.sparse.map')) return '0';
   for (const key of pax.keys()) {
     if (key.startsWith('GNU.sparse.')) throw invalid('it holds a sparse file of an unknown version');
   }
@@ -37,7 +38,8 @@ export interface SparseInput {
 export async function dataMapBytes(version: SparseVersion, input: SparseInput): Promise<SparseMap> {
   const text = (key: string): string | undefined => input.pax.get(key)?.toString('latin1');
   const size = parsePaxNumber(
-    text('GNU.sparse.realsize') ?? text('GNU.sparse.size') ?? '',
+    // As Docker, where both are there.
+    text('GNU.sparse.size') || text('GNU.sparse.realsize') || '',
     'GNU.sparse size',
   );
   if (size > input.maxBytes) throw overLimit(`a sparse file of ${size} bytes`);
@@ -52,7 +54,9 @@ export async function dataMapBytes(version: SparseVersion, input: SparseInput): 
 
 /** The count is a record of its own, without which GNU tar and Docker read no map. */
 function inRecord(map: string, count: string): readonly number[] {
-  const numbers = map === '' ? [] : map.split(',').map((part) => parsePaxNumber(part, 'GNU.sparse.map'));
+  // Docker then takes the stored bytes for the file, and GNU tar what follows for its body.
+  if (map === '') throw invalid('a sparse map has no pieces');
+  const numbers = map.split(',').map((part) => parsePaxNumber(part, 'GNU.sparse.map'));
   if (numbers.length % 2 !== 0) throw invalid('a sparse map has an odd count');
   if (parsePaxNumber(count, 'GNU.sparse.numblocks') * 2 !== numbers.length)
     throw invalid('a sparse map has more or fewer pieces than it says');

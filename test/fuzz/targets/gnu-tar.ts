@@ -1,10 +1,11 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TarEntry } from '../../../src/oci/layer/index.ts';
 import type { Peer, Verdict } from '../types.ts';
-import { filled, sumUp } from './tar-bytes.ts';
+import { listable, RULES, type Rule, rewrite } from './tar-apart.ts';
+import { filled } from './tar-bytes.ts';
 
 export interface Read {
   readonly entry: TarEntry;
@@ -26,161 +27,7 @@ const LETTERS: Readonly<Record<TarEntry['type'], string>> = {
 };
 /** Seconds that a `Date` can hold. */
 const FARTHEST = 8.64e12;
-
-interface Asked {
-  readonly value: readonly Read[];
-  readonly bytes: Buffer;
-  /** What GNU tar complains about. */
-  readonly said: string;
-}
-
-interface Difference {
-  readonly name: string;
-  /** GNU tar lists the same and complains. */
-  readonly listed?: true;
-  when(asked: Asked): boolean;
-}
-
-/** Of a PAX record; GNU tar then takes what the header itself has. */
-const RECORDED = /Extended header [ug]id=-?[0-9]+ is out of range/;
-
-/** Differences on purpose: each with a look at the input, so that nothing else passes for one. */
-const APART: readonly Difference[] = [
-  {
-    name: 'an owner of more than 32 bits, of which the kernel takes 32 (L18)',
-    listed: true,
-    when: ({ said }) => /is out of [ug]id_t range/.test(said) || RECORDED.test(said),
-  },
-  {
-    name: 'an empty name, which the checks of a layer refuse (L10)',
-    listed: true,
-    when: ({ said }) => /Substituting `\.' for empty/.test(said),
-  },
-  {
-    name: 'a record for all later entries (L6)',
-    when: ({ bytes }) => heads(bytes).some(({ type }) => type === 'g'),
-  },
-  {
-    name: 'a number after NULs, which GNU tar takes for none; as Docker',
-    when: ({ bytes }) =>
-      heads(bytes).some(({ numbers }) => numbers.some((field) => /^\0[\0 ]*[0-7]/.test(field))),
-  },
-  {
-    name: 'a file whose name ends in a slash, a directory only in the oldest form, as with Docker',
-    when: ({ value }) => value.some(({ entry }) => entry.type === 'file' && entry.path.endsWith('/')),
-  },
-  {
-    name: 'a size of what has no body, which takes no room, as with Docker',
-    when: ({ value, bytes }) =>
-      heads(bytes).some(({ type, size }) => /[1-6]/.test(type) && !/^[0 \0]*$/.test(size)) ||
-      (value.some(({ entry }) => entry.type !== 'file') && /size=/.test(bytes.toString('latin1'))),
-  },
-  {
-    name: 'a PAX record with nothing in it, which counts for nothing, as with Docker',
-    when: ({ bytes }) => /[0-9]+ [a-z]+=\n/.test(bytes.toString('latin1')),
-  },
-  {
-    name: 'a piece of a sparse file that ends inside a block, which GNU tar takes for filled up; as Docker',
-    when: ({ bytes }) =>
-      lengths(bytes)
-        .slice(0, -1)
-        .some((length) => length % 512 !== 0),
-  },
-  {
-    name: 'a sparse map before a header of an older form, with which GNU tar does not read it; as Docker',
-    when: ({ bytes }) => bytes.includes('GNU.sparse.') && heads(bytes).some(({ isPosix }) => !isPosix),
-  },
-  {
-    name: 'a sparse file without any piece, of which GNU tar reads nothing; as Docker',
-    when: ({ said }) => /invalid GNU\.sparse\.map=$/m.test(said),
-  },
-  {
-    name: 'a PAX record that a later one of the same name replaces, whatever it says; as Docker',
-    listed: true,
-    when: ({ bytes, said }) => {
-      const [, name] = /^tar: Malformed extended header: invalid ([a-z]+)=/m.exec(said) ?? [];
-      return name !== undefined && bytes.toString('latin1').split(`${name}=`).length > 2;
-    },
-  },
-  {
-    name: 'a device number that Linux has not, which the checks of a layer refuse (L20)',
-    when: ({ said }) => /is out of (major|minor)_t range/.test(said),
-  },
-  {
-    name: 'a number of pieces that a later record replaces, for which GNU tar has no memory; as Docker',
-    when: ({ bytes, said }) =>
-      /memory exhausted/.test(said) && bytes.toString('latin1').split('GNU.sparse.numblocks=').length > 2,
-  },
-  {
-    name: 'a long name without a NUL at its end, which GNU tar reads to the end of the block; as Docker',
-    when: ({ bytes }) =>
-      heads(bytes).some(({ at, type, size }) => {
-        const end = at + 512 + Number.parseInt(size, 8);
-        return /[KL]/.test(type) && !bytes.subarray(at + 512, end).includes(0) && bytes[end] !== 0;
-      }),
-  },
-  {
-    name: 'a PAX record that counts for nothing: empty, or before another header of records',
-    when: ({ bytes, said }) =>
-      /^(tar: .*([Ee]xtended header:? .*|Skipping to next header|A lone zero block at .*)\n)+$/.test(said) &&
-      (/x[xLK]*x/.test(
-        heads(bytes)
-          .map(({ type }) => type)
-          .join(''),
-      ) ||
-        /header:? .*(GNU\.sparse\.|=$)/m.test(said)),
-  },
-];
-
-interface Head {
-  /** Where it stands. */
-  readonly at: number;
-  readonly type: string;
-  readonly isPosix: boolean;
-  readonly size: string;
-  /** Mode, owner, size, time and device as they stand. */
-  readonly numbers: readonly string[];
-}
-
-const NUMBERS: readonly (readonly [start: number, end: number])[] = [
-  [100, 108],
-  [108, 116],
-  [116, 124],
-  [124, 136],
-  [136, 148],
-  [329, 337],
-  [337, 345],
-];
-
-/** Blocks that have the checksum of a header. */
-function heads(bytes: Buffer): readonly Head[] {
-  const found: Head[] = [];
-  for (let at = 0; at + 512 <= bytes.length; at += 512) {
-    const block = Buffer.from(bytes.subarray(at, at + 512));
-    const stated = block.toString('latin1', 148, 154);
-    sumUp(block);
-    if (block.toString('latin1', 148, 154) === stated)
-      found.push({
-        at,
-        type: block.toString('latin1', 156, 157),
-        isPosix: block.toString('latin1', 257, 263) === 'ustar\0',
-        size: block.toString('latin1', 124, 136),
-        numbers: NUMBERS.map(([start, end]) => block.toString('latin1', start, end)),
-      });
-  }
-  return found;
-}
-
-/** Of the pieces of sparse files, in all three ways to write their map. */
-function lengths(bytes: Buffer): readonly number[] {
-  const text = bytes.toString('latin1');
-  const maps = [...text.matchAll(/GNU\.sparse\.map=([0-9,]*)\n|\0\d+\n((?:\d+\n\d+\n)+)\0/g)];
-  const pairs = maps.flatMap(([, record, body]) =>
-    (record ?? body ?? '').split(/[,\n]/).filter((one) => one !== ''),
-  );
-  const pieces = [...text.matchAll(/GNU\.sparse\.numbytes=(\d+)\n/g)].map(([, length]) => Number(length));
-  return [...pairs.map(Number).filter((_, index) => index % 2 === 1), ...pieces];
-}
+const SEVERAL = 'several of these at once';
 
 function run(args: readonly string[], input: Buffer): { readonly out: Buffer; readonly said: string } {
   const { stdout, stderr, error } = spawnSync('tar', [...args, '--absolute-names', '--file=-'], {
@@ -238,13 +85,14 @@ function bare(name: string): string {
 
 function ours({ entry }: Read): string {
   const { type, mode, uid, gid, size, devMajor, devMinor, path, linkPath } = entry;
-  const what = type === 'char' || type === 'block' ? `${devMajor},${devMinor}` : `${size}`;
+  const what =
+    type === 'char' || type === 'block' ? `${listable(devMajor)},${listable(devMinor)}` : `${size}`;
   const link = type === 'link' ? bare(linkPath) : linkPath;
   return JSON.stringify([
     LETTERS[type],
     mode,
-    `${uid}`,
-    `${gid}`,
+    `${listable(uid)}`,
+    `${listable(gid)}`,
     what,
     timeOf(entry),
     bare(path) || '.',
@@ -252,17 +100,11 @@ function ours({ entry }: Read): string {
   ]);
 }
 
-/** An owner of more than 32 bits is listed as 4294967295, or as another one where it comes from a record. */
-function isSame(own: string, theirs: string | undefined, said: string): boolean {
-  if (own === theirs || theirs === undefined) return own === theirs;
-  const [one, other] = [own, theirs].map((line) =>
-    line.startsWith('[') ? (JSON.parse(line) as unknown[]) : [],
-  );
-  return (one as unknown[]).every((field, index) => {
-    const isBig = (index === 2 || index === 3) && !(Number(field) >= 0 && Number(field) < 2 ** 32);
-    const isOther = other?.[index] === '4294967295' || RECORDED.test(said);
-    return field === other?.[index] || (isBig && isOther) || field === 'far';
-  });
+/** A time that no `Date` can hold is not compared. */
+function isSame(own: string, theirs: string | undefined): boolean {
+  if (own === theirs || theirs?.startsWith('[') !== true) return own === theirs;
+  const others = JSON.parse(theirs) as unknown[];
+  return (JSON.parse(own) as unknown[]).every((field, index) => field === others[index] || field === 'far');
 }
 
 function timeOf({ mtime }: TarEntry): string {
@@ -280,16 +122,28 @@ function timeOf({ mtime }: TarEntry): string {
 function judge(value: readonly Read[], archive: Buffer): Verdict {
   // We ask for no padding and no zero blocks at the end, and GNU tar complains where they are not there.
   const bytes = Buffer.concat([filled(archive), Buffer.alloc(1024)]);
+  const problem = ask(value, bytes);
+  if (problem === undefined) return undefined;
+  const { changing } = rewrite(bytes, new Set(Object.keys(RULES) as Rule[]));
+  const one = changing.find((rule) => agrees(value, bytes, [rule]));
+  if (one !== undefined) return { apart: RULES[one] };
+  return changing.length > 1 && agrees(value, bytes, changing) ? { apart: SEVERAL } : { problem };
+}
+
+/** By the rules, GNU tar reads just what we do, and has nothing to say. */
+function agrees(value: readonly Read[], bytes: Buffer, rules: readonly Rule[]): boolean {
+  const { bytes: again } = rewrite(bytes, new Set(rules));
+  return ask(value, Buffer.concat([again, Buffer.alloc(1024)])) === undefined;
+}
+
+function ask(value: readonly Read[], bytes: Buffer): string | undefined {
   const { out, said } = run(LIST, bytes);
   const theirs = out.toString('latin1').split('\n').slice(0, -1).map(listed);
   const own = value.map(ours);
-  const at = own.findIndex((line, index) => !isSame(line, theirs[index], said));
+  const at = own.findIndex((line, index) => !isSame(line, theirs[index]));
   const where = at === -1 && theirs.length > own.length ? own.length : at;
   const problem = where === -1 ? bodies(value, bytes) : `${theirs[where]} where we have ${own[where]}`;
-  if (problem === undefined && said === '') return undefined;
-  const asked = { value, bytes, said };
-  const apart = APART.find(({ listed, when }) => !(listed && problem !== undefined) && when(asked));
-  return apart === undefined ? { problem: `${problem ?? ''}; it says ${said}` } : { apart: apart.name };
+  return problem === undefined && said === '' ? undefined : `${problem ?? ''}; it says ${said}`;
 }
 
 function bodies(value: readonly Read[], bytes: Buffer): string | undefined {
@@ -311,7 +165,10 @@ function inFolder(value: readonly Read[], bytes: Buffer): string | undefined {
     const at = (path: string): Buffer => Buffer.from(join(folder, path), 'latin1');
     // GNU tar ends a map with an empty piece at the end of the file, and without one leaves the last hole out.
     const dense = (file: Buffer): Buffer => file.subarray(0, file.findLastIndex((byte) => byte !== 0) + 1);
-    const wrong = value.find(({ entry, body }) => !dense(readFileSync(at(entry.path))).equals(dense(body)));
+    const wrong = value.find(
+      ({ entry, body }) =>
+        !existsSync(at(entry.path)) || !dense(readFileSync(at(entry.path))).equals(dense(body)),
+    );
     return wrong === undefined ? undefined : `another body of ${wrong.entry.path}`;
   } finally {
     rmSync(folder, { recursive: true });

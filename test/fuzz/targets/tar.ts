@@ -129,7 +129,8 @@ function sparse(random: Random, path: string): readonly [Spec, Buffer] {
   }
   const spec = { ...plain, path, size, body };
   const numbers = segments.flat();
-  if (random.chance(0.4)) {
+  // Without a piece in this form only.
+  if (segments.length === 0 || random.chance(0.4)) {
     const map = filled(Buffer.from(`${[segments.length, ...numbers].join('\n')}\n`));
     const stored = Buffer.concat([map, data]);
     const records = [
