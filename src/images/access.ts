@@ -9,8 +9,8 @@ export interface ImageAccess {
   describe(reference: string): Promise<DescribedImage>;
   /** The digest that a reference names now. */
   digestOf(reference: string): Promise<Digest>;
-  /** Brings an image by digest into the store, from there if it is there already. */
-  fetch(reference: string, platform: Platform): Promise<PinnedImage>;
+  /** Brings an image by digest into the store, from there if it is there already; the signal ends just this. */
+  fetch(reference: string, platform: Platform, signal: AbortSignal): Promise<PinnedImage>;
 }
 
 export interface DescribedImage {

@@ -88,6 +88,38 @@ describe('the lock', () => {
     expect(images.get('tools')).toEqual(image('linux/amd64'));
   });
 
+  it('the first image that fails ends the transfers of the others, and is told when they have ended', async () => {
+    const names = ['a', 'b', 'c'];
+    const several = {
+      ...bundle,
+      invocationImages: names.map((name) => ({
+        name,
+        source: { kind: 'registry', image: `ghcr.io/acme/${name}:1` },
+      })),
+    } as unknown as Bundle;
+    const { lock } = await makeLock({ bundle: several, previous: emptyLock, update: [] }, access, noInputs);
+    const fault = new Error('the registry is gone');
+    const ended: string[] = [];
+    const failing: ImageAccess = {
+      ...access,
+      async fetch(reference, _platform, signal) {
+        if (reference.includes('/b@')) throw fault;
+        await new Promise((done) => signal.addEventListener('abort', done, { once: true }));
+        await new Promise(setImmediate);
+        ended.push(reference);
+        throw new Error('cancelled');
+      },
+    };
+
+    const pinned = pinImages(
+      { bundle: several, lock, lockFile: 'porter.lock', names, platform: amd64 },
+      failing,
+    );
+
+    await expect(pinned).rejects.toBe(fault);
+    expect(ended).toHaveLength(2);
+  });
+
   it('gains nothing by being edited: every change is an error or changes nothing', async () => {
     const text = await locked();
     const paths = leaves(JSON.parse(text));

@@ -25,7 +25,7 @@ export interface PinRequest {
 /**
  * The images of an action, complete in the store, each compared field by field with its verified bytes: the lock
  * only proposes, so editing it gains nothing (docs/security.md, "What was verified is what runs"). No registry is
- * asked for a tag.
+ * asked for a tag. The first fault ends the other images' transfers, and is thrown when all have ended.
  *
  * @throws LOCK_ENTRY_MISSING, LOCK_STALE, LOCK_MISMATCH, IMAGE_PLATFORM, IMAGE_SOURCE_LATER
  */
@@ -33,11 +33,28 @@ export async function pinImages(
   request: PinRequest,
   access: ImageAccess,
 ): Promise<ReadonlyMap<string, PinnedImage>> {
-  const jobs = request.names.map(async (name) => [name, await pinImage(request, name, access)] as const);
+  const stop = new AbortController();
+  let fault: { readonly error: unknown } | undefined;
+  const jobs = request.names.map(async (name) => {
+    try {
+      return [name, await pinImage(request, name, { access, signal: stop.signal })] as const;
+    } catch (error) {
+      fault ??= { error };
+      stop.abort();
+      throw error;
+    }
+  });
+  // Until all have ended: what still runs holds leases.
+  await Promise.allSettled(jobs);
+  if (fault !== undefined) throw fault.error;
   return new Map(await Promise.all(jobs));
 }
 
-async function pinImage(request: PinRequest, name: string, access: ImageAccess): Promise<PinnedImage> {
+async function pinImage(
+  request: PinRequest,
+  name: string,
+  { access, signal }: { readonly access: ImageAccess; readonly signal: AbortSignal },
+): Promise<PinnedImage> {
   const image = declaredImage(request.bundle, name);
   if (image.source.kind !== 'registry') {
     throw imagesError(
@@ -73,7 +90,11 @@ async function pinImage(request: PinRequest, name: string, access: ImageAccess):
   }
   const platform = image.platform === undefined ? request.platform : parsePlatform(image.platform);
   const { tag: _, ...named } = reference;
-  const pinned = await access.fetch(formatReference({ ...named, digest: entry.digest as never }), platform);
+  const pinned = await access.fetch(
+    formatReference({ ...named, digest: entry.digest as never }),
+    platform,
+    signal,
+  );
   compare(request.lockFile, name, { entry, pinned });
   return { ...pinned, reference: written };
 }

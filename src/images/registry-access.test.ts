@@ -1,7 +1,12 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { RegistryClient, Store } from '../oci/index.ts';
-import { type DigestAlgorithm, digestOf } from '../oci/names/index.ts';
+import { type DigestAlgorithm, digestOf, parsePlatform } from '../oci/names/index.ts';
+import { openStore } from '../oci/store/index.ts';
 import { inPieces, recordingTransfer } from '../testkit/images/index.ts';
+import type { DescribedImage } from './access.ts';
 import { createImageAccess } from './registry-access.ts';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
@@ -27,8 +32,8 @@ function registryOf(algorithm: DigestAlgorithm, sent?: Uint8Array): RegistryClie
   } as unknown as RegistryClient;
 }
 
-const describeImage = async (client: RegistryClient): Promise<unknown> =>
-  await createImageAccess(async () => client, {} as Store, recordingTransfer()).describe('localhost/a:1');
+const describeImage = (client: RegistryClient): Promise<DescribedImage> =>
+  createImageAccess(async () => client, {} as Store, recordingTransfer()).describe('localhost/a:1');
 
 it.each<DigestAlgorithm>(['sha256', 'sha512'])(
   'an image whose config has a digest of %s is described',
@@ -61,4 +66,31 @@ it('says of a config that cannot be read which image it is of', async () => {
     code: 'OCI_MANIFEST_INVALID',
     message: expect.stringMatching(/^localhost\/a:1: /),
   });
+});
+
+it('a transfer ends with the signal of its own, and leaves no lease', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'skycap-access-'));
+  await using store = await openStore({ directory });
+  const stop = new AbortController();
+  const leases = async (): Promise<readonly string[]> =>
+    (await readdir(directory, { recursive: true })).filter((name) => /lease.*json$/.test(name));
+  let during: readonly string[] = [];
+  const client = {
+    ...registryOf('sha256'),
+    async getBlob(_reference: unknown, _blob: unknown, _from: number, { signal }: { signal: AbortSignal }) {
+      during = await leases();
+      stop.abort(new Error('another image failed'));
+      signal.throwIfAborted();
+      throw new Error('the signal did not come');
+    },
+  } as unknown as RegistryClient;
+  const access = createImageAccess(async () => client, store, recordingTransfer());
+  const { digest } = await describeImage(registryOf('sha256'));
+
+  const fetched = access.fetch(`localhost/a@${digest}`, parsePlatform('linux/amd64'), stop.signal);
+
+  await expect(fetched).rejects.toThrow('another image failed');
+  expect(during).toHaveLength(1);
+  expect(await leases()).toEqual([]);
+  await rm(directory, { recursive: true });
 });

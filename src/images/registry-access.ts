@@ -39,7 +39,7 @@ export function createImageAccess(
       const head = await client.headManifest(reference, options);
       return (head ?? (await client.getManifest(reference, options)).descriptor).digest;
     },
-    fetch: async (text, platform) =>
+    fetch: async (text, platform, own) =>
       named(text, async () => {
         const reference = parseReference(text);
         const { pinnedFromStore, pullImage } = await loadImages();
@@ -47,7 +47,8 @@ export function createImageAccess(
         // A name keeps it from a prune; a pull of what is there gives it one and asks no registry.
         const kept = await store.resolve(formatReference(reference));
         if (present !== undefined && kept?.digest === present.digest) return present;
-        return await pullImage(await registry(), store, reference, { platform, ...options });
+        const signal = AbortSignal.any([options.signal, own]);
+        return await pullImage(await registry(), store, reference, { ...options, platform, signal });
       }),
   };
 }
