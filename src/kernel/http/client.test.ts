@@ -171,6 +171,25 @@ describe('deadlines and cancellation', () => {
     expect(await kindOf(client().request({ url: base, deadlines: { firstByteMs: 50 } }))).toBe('timeout');
   });
 
+  it('end the wait where interim answers put off the real one for ever, and not where there are some', async () => {
+    let most = 100;
+    const port = await listen(
+      createTcpServer((socket) => {
+        socket.on('error', () => {});
+        socket.once('data', () => {
+          for (let sent = 0; sent < most; sent += 1) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+          if (most === 100) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+        });
+      }),
+    );
+    const ask = async (): Promise<number> =>
+      (await client({ deadlines: { firstByteMs: 5000 } }).request({ url: `http://127.0.0.1:${port}` }))
+        .status;
+    expect(await ask()).toBe(204);
+    most = 101;
+    await expect(ask()).rejects.toMatchObject({ kind: 'protocol', transient: false });
+  });
+
   it('end a silent body and one that only drips', async () => {
     const base = await serve((request, response) => {
       response.write('x');

@@ -161,6 +161,9 @@ interface Started {
   readonly proxied: boolean;
 }
 
+/** Answers that only announce another; who sends more of them sends them for ever. */
+const MOST_INTERIM = 100;
+
 /** A proxy that is asked for the whole address itself: plain http. Everything else goes through a tunnel. */
 function relayOf(url: URL, proxy: URL | undefined): URL | undefined {
   return url.protocol === 'http:' ? proxy : undefined;
@@ -211,6 +214,12 @@ function exchange(
     };
     signal?.addEventListener('abort', abort, { once: true });
     outgoing.on('error', fail);
+    let interim = 0;
+    outgoing.on('information', () => {
+      interim += 1;
+      if (interim > MOST_INTERIM)
+        outgoing.destroy(new HttpFailure('protocol', `${where}: interim answers (1xx) and no other`));
+    });
     outgoing.once('upgrade', (message, stream, head) => {
       answered = true;
       over();

@@ -123,6 +123,16 @@ describe('the first look', () => {
     await expect(world(() => fault).host.origin(signal)).rejects.toBe(fault);
   });
 
+  it.each([
+    ['is silent', failure('timeout')],
+    ['only puts off', new HttpFailure('protocol', 'protocol failed')],
+    ['is not there', failure('connect', 'ECONNREFUSED')],
+  ])('is not repeated with TLS on this machine where somebody %s', async (_, error) => {
+    const { host, requests } = world(() => error, { name: 'localhost:5000' });
+    expect(await found(host)).toBe(error.message);
+    expect(requests.map(URL_OF)).toEqual(['http://localhost:5000/v2/']);
+  });
+
   it('is taken again after it failed', async () => {
     let count = 0;
     const { host } = world(() => (++count === 1 ? failure('timeout') : {}));
@@ -326,7 +336,10 @@ describe('the first look at a registry on this machine', () => {
   it.each([
     ['answers 400', { status: 400, remoteAddress: '127.0.0.1' }],
     ['hangs up', failure('reset', 'ECONNRESET')],
-    ['answers with what is no HTTP', new HttpFailure('protocol', 'no HTTP')],
+    [
+      'answers with what is no HTTP',
+      new HttpFailure('protocol', 'no HTTP', { code: 'HPE_INVALID_CONSTANT' }),
+    ],
   ])('R40 goes on with TLS where plain text %s', async (_, plain) => {
     const { host } = world(secureOnly(plain), { name: 'localhost:5000' });
     expect(await found(host)).toBe('https://localhost:5000');

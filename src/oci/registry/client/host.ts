@@ -116,7 +116,7 @@ export function makeHost(http: HttpClient, name: string, settings: HostSettings)
       const { base, status } = await plain(signal);
       if (status !== BAD_REQUEST) return base;
     } catch (error) {
-      if (signal.aborted || isHttpFailure(error, 'connect')) throw error;
+      if (signal.aborted || !refusesPlain(error)) throw error;
       first = error as Error;
     }
     try {
@@ -214,6 +214,12 @@ function addressOf(response: HttpResponse, name: string): string | undefined {
 function withoutScope({ scheme, params }: Challenge): Challenge {
   const { scope: _, ...others } = params;
   return { scheme, params: others };
+}
+
+/** Somebody is there, and hangs up or says what is no HTTP. Who is silent, or only puts off, would do so to TLS too. */
+function refusesPlain(error: unknown): boolean {
+  if (isHttpFailure(error, 'protocol')) return error.code !== undefined;
+  return !isHttpFailure(error, 'connect') && !isHttpFailure(error, 'timeout');
 }
 
 /** Nothing listens for TLS there: refused, or the answer to our hello is no TLS. A bad certificate is not this. */
