@@ -7,8 +7,10 @@ import {
   hostPlatform,
   parsePlatform,
   parseReference,
+  userFault,
   withDefaultTag,
 } from '../../oci/names/index.ts';
+import { usage } from '../errors.ts';
 import type { Argument, Flag, Flags } from '../types.ts';
 
 export const imageArgument: Argument = {
@@ -27,6 +29,17 @@ export const platformFlag: Flag = {
 export function platformOf(flags: Flags): Platform {
   const text = flags.string('platform');
   return text === undefined ? hostPlatform({ platform: platform(), arch: arch() }) : parsePlatform(text);
+}
+
+/** Of `--user`. @throws USAGE */
+export function userOf(flags: Flags): string | undefined {
+  const user = flags.string('user');
+  const fault = user === undefined ? undefined : userFault(user);
+  if (fault === undefined) return user;
+  throw usage(
+    `--user ${JSON.stringify(user)} ${fault}`,
+    'write a name or a number below 2147483648, and after a colon a group',
+  );
 }
 
 /** @param summary What is packed so. */

@@ -2,6 +2,7 @@ import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import type { Command, Flags } from '../types.ts';
 import { pairs } from './common.ts';
+import { userOf } from './image-common.ts';
 import {
   editPlatformFlag,
   held,
@@ -79,7 +80,8 @@ function read(flags: Flags) {
     return list.length === 1 && list[0] === '' ? [] : list;
   };
   const [entrypoint, cmd] = [words('entrypoint'), words('cmd')];
-  const [user, workingDir, stopSignal] = ['user', 'workdir', 'stop-signal'].map((name) => flags.string(name));
+  const user = userOf(flags);
+  const [workingDir, stopSignal] = ['workdir', 'stop-signal'].map((name) => flags.string(name));
   if (workingDir !== undefined && workingDir !== '' && !workingDir.startsWith('/')) {
     throw usage(
       `--workdir ${JSON.stringify(workingDir)} is not absolute`,

@@ -5,7 +5,7 @@ import { compose } from '../compose.ts';
 import { usage } from '../errors.ts';
 import type { Command } from '../types.ts';
 import { pairs } from './common.ts';
-import { platformFlag, platformOf } from './image-common.ts';
+import { platformFlag, platformOf, userOf } from './image-common.ts';
 
 export const command: Command = {
   path: 'image import',
@@ -57,7 +57,7 @@ export const command: Command = {
         'write the whole path in the image',
       );
     }
-    const user = flags.string('user');
+    const user = userOf(flags);
     pairs(flags.list('env'), '--env');
     const labels = pairs(flags.list('label'), '--label');
     await checkInterface(name as string, labels);

@@ -1,4 +1,4 @@
-import { isDigest, normalizePlatform } from '../names/index.ts';
+import { isDigest, normalizePlatform, userFault } from '../names/index.ts';
 import type { Descriptor, Digest, ImageRunConfig, Platform } from '../types.ts';
 import { Fields, isObject, type JsonObject, parseStrictJson } from './json.ts';
 import { isIndexType, isManifestType, OCI_INDEX, OCI_MANIFEST } from './media-types.ts';
@@ -33,7 +33,6 @@ export interface ImageConfig {
 }
 
 const MAX_CHILDREN = 4096;
-const MAX_INT32 = 2 ** 31 - 1;
 
 /** image-spec, descriptor.md. Unknown fields are ignored, as the specification asks. */
 export function parseDescriptor(value: unknown, name: string, fields: Fields): Descriptor {
@@ -181,7 +180,8 @@ export function parseImageConfig(bytes: Uint8Array, layers: number): ImageConfig
 
 function runConfig(config: JsonObject, fields: Fields): ImageRunConfig {
   const user = fields.string(config.User, 'config.User') ?? '';
-  checkUser(user, fields);
+  const fault = userFault(user);
+  if (fault !== undefined) throw fields.fail(`config.User ${fault}`);
   const stopSignal = fields.string(config.StopSignal, 'config.StopSignal');
   const env = fields.strings(config.Env, 'config.Env') ?? [];
   for (const item of env) {
@@ -197,14 +197,4 @@ function runConfig(config: JsonObject, fields: Fields): ImageRunConfig {
     labels: fields.map(config.Labels, 'config.Labels') ?? {},
     ...(stopSignal === undefined || stopSignal === '' ? {} : { stopSignal }),
   };
-}
-
-/** Numbers above int32 have wrapped to root elsewhere (CVE-2024-40635). */
-function checkUser(user: string, fields: Fields): void {
-  if (/[\0\n]/.test(user)) throw fields.fail('config.User holds a control character');
-  for (const part of user.split(':')) {
-    if (/^[+-]?[0-9]+$/.test(part) && !(Number(part) >= 0 && Number(part) <= MAX_INT32)) {
-      throw fields.fail(`config.User has the id ${part}, which is out of range`);
-    }
-  }
 }

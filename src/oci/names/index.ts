@@ -29,3 +29,4 @@ export {
   repositoryOf,
   withDefaultTag,
 } from './reference.ts';
+export { userFault } from './user.ts';
