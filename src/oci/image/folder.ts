@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { kernelError } from '../../kernel/index.ts';
-import { openBeneath } from '../../kernel/system/index.ts';
+import { mkdir } from 'node:fs/promises';
+import { isSkycapError, kernelError } from '../../kernel/index.ts';
+import { diskError, openBeneath } from '../../kernel/system/index.ts';
 import { ociError } from '../errors.ts';
 import {
   type ByteString,
@@ -39,19 +40,35 @@ export interface FolderOptions {
  * never closed to that user; devices and pipes are left out.
  *
  * @param layers Lowest first.
- * @param folder Is there, and empty.
- * @throws what `readTree` and `unpackLayer` throw
+ * @param folder Is empty, or made in a folder that is there.
+ * @throws OCI_LAYER_WRITE where it cannot be made; what `readTree` and `unpackLayer` throw
  */
 export async function unpackImage(
   layers: readonly LayerInput[],
   folder: string,
   { owners, signal }: FolderOptions,
 ): Promise<{ readonly entries: number }> {
+  await makeFolder(folder);
   if (owners === 'image') await dropDefaultList(folder);
   const sink = owners === 'image' ? await openSink(folder) : new PlainSink(folder);
   const merged = mergeLayers(layers, { signal, keepWhiteouts: false });
   const { entries } = await unpackLayer(merged, sink, { map: undefined, signal });
   return { entries };
+}
+
+async function makeFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o755 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    const coded = diskError(error, path);
+    if (isSkycapError(coded)) throw coded;
+    throw ociError('OCI_LAYER_WRITE', `${path} could not be made (${code ?? 'unknown reason'})`, {
+      hint: 'name a folder in one that is there and that you may write to',
+      cause: error,
+    });
+  }
 }
 
 /** One path of the folder, as the image would have it. */
