@@ -163,3 +163,17 @@ it('asks again where another command changes the lock while the question stands'
     moved,
   );
 });
+
+it.each([
+  [undefined, 'skycap lock'],
+  ['shop/porter.yaml', 'skycap lock -f shop/porter.yaml'],
+  ["my shop's", "skycap lock -f 'my shop'\\''s'"],
+])('says how a bundle that was given as %j is locked', async (given, hint) => {
+  const source = { ...sourceOf(), ...(given === undefined ? {} : { given }) };
+  const loaded = await loadBundleSource(source);
+  const ensured = ensureLock({ source } as ActionRequest, {} as ActionDeps, { loaded, names: ['one'] });
+  await expect(ensured).rejects.toMatchObject({
+    code: 'LOCK_MISSING',
+    hint: `pin the images with: ${hint}`,
+  });
+});

@@ -54,9 +54,15 @@ export async function ensureLock(
     ? `${request.source.lockFile} does not pin ${missing.join(', ')}`
     : `${bundle.name} has no lock: ${request.source.lockFile} does not exist`;
   throw imagesError(code, what, {
-    hint: 'pin the images with: skycap lock',
+    hint: `pin the images with: skycap lock${fileFlag(request.source)}`,
     place: { file: request.source.lockFile },
   });
+}
+
+/** As a shell takes it. */
+function fileFlag({ given }: BundleSource): string {
+  if (given === undefined) return '';
+  return ` -f ${/^[\w./@%+=:,-]+$/.test(given) ? given : `'${given.replaceAll("'", "'\\''")}'`}`;
 }
 
 /** Asks again where another command has changed the lock meanwhile: then the answer was to something else. */

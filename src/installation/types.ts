@@ -15,6 +15,8 @@ export interface BundleSource {
   readonly file: string;
   readonly directory: string;
   readonly lockFile: string;
+  /** What `--file` has to say for it, where it is not the bundle of the folder one is in. */
+  readonly given?: string;
 }
 
 export interface ActionRequest {

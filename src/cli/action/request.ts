@@ -27,12 +27,18 @@ export interface ActionInputs {
 export async function readActionInputs(flags: Flags, context: Context): Promise<ActionInputs> {
   const file = await bundleFile(context, flags);
   const directory = dirname(file);
+  const given = flags.given('file') ? flags.string('file') : undefined;
   const shell = flags.switch('shell');
   if (shell && !(context.host.stdin.isTerminal && context.host.stderr.isTerminal)) {
     throw usage('--shell needs a terminal', 'use --keep: it prints the command that opens the shell');
   }
   return {
-    source: { file, directory, lockFile: join(directory, 'porter.lock') },
+    source: {
+      file,
+      directory,
+      lockFile: join(directory, 'porter.lock'),
+      ...(given === undefined ? {} : { given }),
+    },
     parameters: await readParameters(flags, context),
     credentials: readCredentials(flags.list('credential')),
     consents: {

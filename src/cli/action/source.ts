@@ -27,7 +27,7 @@ export async function sourceOf(
   const file = installation?.bundle.file;
   return file === undefined
     ? inputs.source
-    : { file, directory: dirname(file), lockFile: join(dirname(file), 'porter.lock') };
+    : { file, given: file, directory: dirname(file), lockFile: join(dirname(file), 'porter.lock') };
 }
 
 /** The action that has a step of this id, or of this place (`install[2]`). @throws USAGE where none or several have */
