@@ -78,9 +78,6 @@ function bash(rows: readonly Row[]): string {
   return `# bash completion for skycap
 _skycap() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} path='' word words='' flags=''
-  case $previous in
-${values.join('\n')}
-  esac
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case $word in -*) continue ;; esac
     _skycap_words "$path"
@@ -88,6 +85,9 @@ ${values.join('\n')}
       *" $word "*) path="\${path:+$path }$word" ;;
     esac
   done
+  case $path:$previous in
+${values.join('\n')}
+  esac
   _skycap_words "$path"
   # Flags only where one is begun: what else may stand there is a value, a name or a file, which are bash's to complete.
   case $current in -*) words=$flags ;; esac
@@ -104,20 +104,33 @@ complete -o bashdefault -o default -F _skycap skycap
 `;
 }
 
-/** Flags with a fixed set of values as a shell's pattern (`--output|-o`), each with all values that some command takes. */
+/**
+ * Flags with a fixed set of values as a shell's pattern for `COMMAND:FLAG`, each with its values: those of most commands
+ * for all (`*:--output|*:-o`), and before them commands that take others (`'lint:--output'|'lint:-o'`).
+ */
 function choiceCases(rows: readonly Row[]): (readonly [string, readonly string[]])[] {
   const all = rows.flatMap((row) => row.flags);
-  const found = new Map<string, Set<string>>();
-  for (const { name, choices = [] } of all) {
-    for (const choice of choices) found.set(name, (found.get(name) ?? new Set()).add(choice));
-  }
-  return [...found].map(([name, choices]) => {
+  const names = new Set(all.flatMap((flag) => (flag.choices === undefined ? [] : flag.name)));
+  return [...names].flatMap((name) => {
+    const groups = new Map<string, { readonly choices: readonly string[]; readonly rows: Row[] }>();
+    for (const row of rows) {
+      const choices = row.flags.find((flag) => flag.name === name)?.choices;
+      if (choices === undefined) continue;
+      const key = choices.join(' ');
+      groups.set(key, { choices, rows: [...(groups.get(key)?.rows ?? []), row] });
+    }
+    const [most, ...others] = [...groups.values()].sort((x, y) => y.rows.length - x.rows.length);
     const letters = new Set(all.flatMap((flag) => (flag.name === name ? (flag.short ?? []) : [])));
     // A letter that another command has for something else says nothing.
     const own = [...letters].filter((letter) =>
       all.every((flag) => flag.short !== letter || flag.name === name),
     );
-    return [[`--${name}`, ...own.map((letter) => `-${letter}`)].join('|'), [...choices]] as const;
+    const words = [`--${name}`, ...own.map((letter) => `-${letter}`)];
+    const special = others.map(({ rows: theirs, choices }) => {
+      const places = theirs.flatMap(({ paths }) => paths);
+      return [places.flatMap((at) => words.map((word) => `'${at}:${word}'`)).join('|'), choices] as const;
+    });
+    return [...special, [words.map((word) => `*:${word}`).join('|'), most?.choices ?? []] as const];
   });
 }
 
@@ -140,9 +153,6 @@ function zsh(rows: readonly Row[]): string {
 _skycap() {
   local path='' word candidate
   local -a items flags
-  case \${words[CURRENT-1]} in
-${values.join('\n')}
-  esac
   _skycap_fill ''
   for word in \${words[2,CURRENT-1]}; do
     [[ $word == -* ]] && continue
@@ -152,6 +162,9 @@ ${values.join('\n')}
       _skycap_fill "$path"
     fi
   done
+  case "\${path}:\${words[CURRENT-1]}" in
+${values.join('\n')}
+  esac
   (( $#items )) && _describe 'command' items
   (( $#flags )) && _describe 'flag' flags
   (( $#items )) || _files

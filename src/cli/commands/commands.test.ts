@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -60,11 +61,31 @@ describe('completion', () => {
   });
 
   test.each([
-    ['bash', /^ {4}--output\|-o\) COMPREPLY=.*\bjson\b/m],
-    ['zsh', /^ {4}--output\|-o\) compadd -- .*\bjson\b/m],
+    ['bash', /^ {4}\*:--output\|\*:-o\) COMPREPLY=.*\bjson\b/m],
+    ['zsh', /^ {4}\*:--output\|\*:-o\) compadd -- .*\bjson\b/m],
     ['fish', /-l output -s o -x -a '[^']*\bjson\b/],
   ])('%s knows -o and its values', async (shell, offered) => {
     expect(await completionScript(shell, entries)).toMatch(offered);
+  });
+
+  test('bash offers each command the values that it takes', async () => {
+    const script = await completionScript('bash', entries);
+    const offered = (line: string): string[] => {
+      const words = line.split(' ');
+      const asked = `${script}\nCOMP_WORDS=(${words.join(' ')} ''); COMP_CWORD=${words.length}; _skycap; echo "\${COMPREPLY[*]}"`;
+      return execFileSync('bash', ['-c', asked], { encoding: 'utf8' }).trim().split(' ');
+    };
+    for (const { command } of commands) {
+      for (const flag of command.flags) {
+        if (flag.choices === undefined) continue;
+        expect([command.path, ...offered(`skycap ${command.path} --${flag.name}`)]).toEqual([
+          command.path,
+          ...flag.choices,
+        ]);
+      }
+    }
+    expect(offered('skycap lint -o')).toContain('sarif');
+    expect(offered('skycap list -o')).not.toContain('sarif');
   });
 
   test('another shell is named, with the nearest', async () => {
