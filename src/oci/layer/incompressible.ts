@@ -1,4 +1,4 @@
-/** Bytes looked at as one: a run of them is worth a block of its own from one piece on. */
+/** Bytes looked at as one: a stretch of them is worth a block of its own from one piece on. */
 export const PIECE = 4 * 1024;
 
 /** One byte of so many is counted; odd, so that it meets all columns of a table. */
