@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { failpoint, ignoreEvents } from '../../kernel/index.ts';
-import type { Digest, Lower, OciEvent, PinnedImage } from '../../oci/index.ts';
+import type { Digest, PinnedImage } from '../../oci/index.ts';
 import { cancelledBefore } from '../cancelled.ts';
 import { engineError } from '../errors.ts';
 import type {
@@ -21,6 +21,7 @@ import { Collector } from '../tree/collect.ts';
 import { packFrom } from '../tree/contents.ts';
 import { Folder } from '../tree/folder.ts';
 import { resolveInside } from '../tree/scoped.ts';
+import { addImage } from './add-image.ts';
 import { collectPaths } from './collect.ts';
 import { type ContainerRecord, follow, killContainer, readRecord, removeContainer } from './container.ts';
 import { ContainerMaker, type SessionHost } from './create.ts';
@@ -304,6 +305,8 @@ export class RuntimeSession implements Session {
   async #open(): Promise<Opened> {
     const { directories, runtime } = this.#host;
     const images = Object.entries(this.#spec.images);
+    // All of them before the first is unpacked.
+    for (const [name, { layers }] of images) checkLayers(name, layers.length);
     mkdirSync(this.#layout.control, { recursive: true, mode: 0o711 });
     const holder = Holder.start({
       runFolder: this.#layout.control,
@@ -320,7 +323,12 @@ export class RuntimeSession implements Session {
       const program = this.#host.seccompProgram(this.#operation.signal);
       const overlays = new Overlays(this.#layout, holder, holderFolders(this.#layout).length * 1_000_000);
       for (const [name, image] of images)
-        await this.#addImage(name, image, { overlays, holder }).catch(faultOf(name));
+        await addImage(name, image, {
+          host: this.#host,
+          operation: this.#operation,
+          overlays,
+          holder,
+        }).catch(faultOf(name));
       await holder.ready;
       for (const [name] of images) overlays.prepare(name);
       return { holder, overlays, program: await program };
@@ -333,45 +341,6 @@ export class RuntimeSession implements Session {
   async #leaseImages(): Promise<void> {
     const digests = Object.values(this.#spec.images).flatMap(digestsOf);
     this.#lease ??= await this.#host.store.lease(runLease(this.runId), digests, { ttlMs: RUN_MS });
-  }
-
-  /** Layers as file-system images where this host takes them, else as folders. */
-  async #addImage(
-    image: string,
-    pinned: PinnedImage,
-    { overlays, holder }: { readonly overlays: Overlays; readonly holder: Holder },
-  ): Promise<void> {
-    const { store, layers } = this.#host;
-    const { signal, emit } = this.#operation;
-    checkLayers(image, pinned.layers.length);
-    emit({ type: 'engine.image', image, phase: 'loading' });
-    const folders = new Map<string, string>();
-    const hear = (event: OciEvent): void => {
-      if (event.type === 'layer.folder') folders.set(event.diffId, event.because);
-    };
-    const lowers = async (): Promise<readonly Lower[]> =>
-      await store.lowers(pinned, embeddedIdMap, { signal, emit: hear, form: layers.form });
-    const found = await lowers();
-    if (layers.form === 'erofs') await holder.ready;
-    const refusal = await overlays.addImage(image, found);
-    if (refusal !== undefined) {
-      layers.refuse(`this host does not mount file-system images: ${refusal}`);
-      emit({ type: 'engine.notice', message: `layers are unpacked into folders: ${layers.because}` });
-      await overlays.addImage(image, await lowers());
-    }
-    const { form } = layers;
-    const [some] = form === 'erofs' ? folders.entries() : [];
-    const because =
-      some === undefined
-        ? layers.because
-        : `${folders.size} of ${pinned.layers.length} layers are folders: ${some[0]} ${some[1]}`;
-    emit({
-      type: 'engine.image',
-      image,
-      phase: 'ready',
-      layers: form,
-      ...(because === undefined ? {} : { because }),
-    });
   }
 }
 
