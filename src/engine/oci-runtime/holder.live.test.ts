@@ -63,7 +63,7 @@ describe('a holder on crun', () => {
     expect(await context.leftovers()).toEqual([]);
   });
 
-  it('that has ended answers whoever asks it later', async () => {
+  it('tells why it cannot mount, answers to unmounting, and once it has ended to whoever asks it later', async () => {
     const runFolder = mkdtempSync('/dev/shm/engine-holder-');
     try {
       const holder = Holder.start({
@@ -78,6 +78,11 @@ describe('a holder on crun', () => {
       });
       await holder.ready;
       expect(holder.whyGone()).toBeUndefined();
+      await expect(holder.mount('1', 'l/missing')).rejects.toMatchObject({
+        code: 'ENGINE_SESSION_FAILED',
+        message: expect.stringMatching(/^the layers could not be mounted: mount: /),
+      });
+      await holder.unmount(['1', '2']);
       process.kill(holder.pid, 'SIGKILL');
       await holder.end();
       const gone = { code: 'ENGINE_SESSION_FAILED', message: expect.stringContaining('ended with 137') };

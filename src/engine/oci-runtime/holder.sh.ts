@@ -133,8 +133,8 @@ while read -r order id rest; do
       options="lowerdir=$rest,upperdir=u/$id/upper,workdir=u/$id/work,volatile"
       # mount(8) starts for its words only: of a refusal ours knows no more than the errno.
       if "$mounter" o "$options" "m/$id" 2>/dev/null || mount -t overlay -o "$options" overlay "m/$id" 2>err
-      then echo "mounted $id"; else echo "unmounted $id $(cat err)"; fi ;;
-    umount) ( takeoff $id $rest; echo "umounted $id $rest" ) & ;;
+      then echo "mounted $id"; else echo "nomount $id $(cat err)"; fi ;;
+    umount) ( takeoff $id $rest; echo "unmounted $id $rest" ) & ;;
     drop) ( takeoff $id $rest; rm -rf $uppers 2>/dev/null; echo "dropped $id $rest" ) & ;;
     run) supervise "$id" $rest & ;;
   esac

@@ -135,7 +135,7 @@ export class Holder {
   }
 
   unmount(names: readonly string[]): Promise<void> {
-    return this.#many('umount', 'umounted', names);
+    return this.#many('umount', 'unmounted', names);
   }
 
   /** Unmounts overlays and deletes their writable layers. */
@@ -181,13 +181,13 @@ export class Holder {
         const refusal = word === 'lower' ? undefined : line.slice(9 + name.length);
         this.#images.get(name)?.resolve(refusal);
         this.#images.delete(name);
-      } else if (word === 'unmounted') {
+      } else if (word === 'nomount') {
         this.#waiting
           .get(`mounted ${name}`)
           ?.reject(
             engineError(
               'ENGINE_SESSION_FAILED',
-              `the layers could not be mounted: ${line.slice(11 + name.length)}`,
+              `the layers could not be mounted: ${line.slice(9 + name.length)}`,
             ),
           );
         this.#waiting.delete(`mounted ${name}`);
