@@ -28,8 +28,8 @@ export async function alternate<Name extends string>(
 }
 
 /**
- * The host of a virtual machine may take back what is free. A page is then waited for when it is next used, up to a
- * hundred times as long as one at hand, and who comes first pays for who comes next.
+ * The host of a virtual machine may take back what is free. A page is then waited for when it is next used (500 MB took
+ * 6 s instead of 0.4), and who comes first pays for who comes next.
  */
 async function haveMemoryAtHand(): Promise<void> {
   const file = '/dev/shm/skycap-bench';
