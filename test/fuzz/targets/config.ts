@@ -88,11 +88,12 @@ export const target: Target<ImageConfig> = {
   name: 'config',
   judgedBy: 'limits known on both sides; the document written again and read',
   sources: {
-    'src/oci/image/parse.ts': ['parsePlatformObject', 'parseImageConfig', 'runConfig', 'checkUser'],
+    'src/oci/image/parse.ts': ['parsePlatformObject', 'parseImageConfig', 'runConfig'],
+    'src/oci/names/user.ts': 'all',
     'src/oci/image/json.ts': 'all',
   },
   planted: {
-    file: 'src/oci/image/parse.ts',
+    file: 'src/oci/names/user.ts',
     from: 'Number(part) <= MAX_INT32',
     to: 'Number(part) <= MAX_INT32 + 1',
   },
