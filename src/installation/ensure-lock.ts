@@ -12,7 +12,7 @@ import {
   makeLock,
   tagsNow,
 } from '../images/index.ts';
-import { failpoint, isSkycapError, own } from '../kernel/index.ts';
+import { failpoint, isSkycapError, own, shellWord } from '../kernel/index.ts';
 import { writeFileAtomic } from '../kernel/system/index.ts';
 import { loadStore } from '../oci/index.ts';
 import { buildInputs } from './build-inputs.ts';
@@ -49,20 +49,15 @@ export async function ensureLock(
       return made;
     }
   }
+  const { given } = request.source;
   const code = loaded.hasLock ? 'LOCK_ENTRY_MISSING' : 'LOCK_MISSING';
   const what = loaded.hasLock
     ? `${request.source.lockFile} does not pin ${missing.join(', ')}`
     : `${bundle.name} has no lock: ${request.source.lockFile} does not exist`;
   throw imagesError(code, what, {
-    hint: `pin the images with: skycap lock${fileFlag(request.source)}`,
+    hint: `pin the images with: skycap lock${given === undefined ? '' : ` -f ${shellWord(given)}`}`,
     place: { file: request.source.lockFile },
   });
-}
-
-/** As a shell takes it. */
-function fileFlag({ given }: BundleSource): string {
-  if (given === undefined) return '';
-  return ` -f ${/^[\w./@%+=:,-]+$/.test(given) ? given : `'${given.replaceAll("'", "'\\''")}'`}`;
 }
 
 /** Asks again where another command has changed the lock meanwhile: then the answer was to something else. */

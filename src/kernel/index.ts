@@ -3,6 +3,7 @@ export * from './events.ts';
 export { failpoint } from './failpoint.ts';
 export { own } from './own.ts';
 export { createRedactor, MASK, type Redactor, type RedactorStream, type SecretValue } from './redact.ts';
+export { shellWord } from './shell-word.ts';
 export {
   type CiSystem,
   ciSystem,

@@ -1,4 +1,4 @@
-import { shellWord } from './shell-word.ts';
+import { shellWord } from '../../kernel/index.ts';
 
 /** In place of bytes that are no text. */
 export function binaryCell(name: string, bytes: number): string {

@@ -1,11 +1,10 @@
 import type { Event } from '../../kernel/index.ts';
-import { escapeLine, escapeTerminal, neutraliseWorkflowCommands } from '../../kernel/index.ts';
+import { escapeLine, escapeTerminal, neutraliseWorkflowCommands, shellWord } from '../../kernel/index.ts';
 import type { OciEvent } from '../../oci/index.ts';
 import type { RunEvent } from '../../run/index.ts';
 import type { Style } from '../types.ts';
 import { binaryCell } from './binary.ts';
 import type { LineBuffer } from './lines.ts';
-import { shellWord } from './shell-word.ts';
 import { type Color, paint } from './style.ts';
 import { counted, formatBytes, formatDuration, shortDigest } from './units.ts';
 

@@ -1,7 +1,6 @@
-import { escapeLine, escapeTerminal } from '../../kernel/index.ts';
+import { escapeLine, escapeTerminal, shellWord } from '../../kernel/index.ts';
 import type { Late, Plan, PlanCommand, PlanStep } from '../../plan/index.ts';
 import type { Style } from '../types.ts';
-import { shellWord } from './shell-word.ts';
 import { paint } from './style.ts';
 import { properties, section, table } from './table.ts';
 import { formatDuration } from './units.ts';
